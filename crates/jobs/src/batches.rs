@@ -94,14 +94,14 @@ struct Owing {
 pub(crate) struct Owed {
     pub(crate) pipeline: String,
     pub(crate) id: String,
-    /// Of the job, as far as batches need them.
+    /// The options of the job.
     pub(crate) extras: JobOptions,
     pub(crate) failed: bool,
 }
 
 /// A job of a batch that a process before has had, and that ended with it unless it is somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldPart {
     pub(crate) part: Part,
     /// Where it was.
     pub(crate) pipeline: String,
@@ -109,7 +109,7 @@ pub(crate) struct Held {
     until: u64,
 }
 
-impl Held {
+impl HeldPart {
     /// Whether it may be between two processes, at this time in milliseconds since 1970.
     pub(crate) fn is_on_its_way(&self, now_ms: u64) -> bool {
         // A clock that was set back does not keep it for ever.
@@ -150,6 +150,17 @@ pub(crate) struct Part {
     /// The push of that batch. 0: not known, and it counts.
     pub(crate) push: u64,
     pub(crate) job: String,
+}
+
+impl Part {
+    /// The part of a batch that a job is.
+    pub(crate) fn of(id: &str, extras: &JobOptions) -> Option<Self> {
+        Some(Self {
+            batch: extras.batch.clone()?,
+            push: extras.batch_push,
+            job: id.to_owned(),
+        })
+    }
 }
 
 /// The outcome for a batch that is to be kept.
@@ -432,7 +443,7 @@ impl Batches {
     }
 
     /// The jobs that end with other processes. It makes no store where there is none.
-    pub(crate) async fn held_by_others(&self) -> Result<Vec<Held>, BatchError> {
+    pub(crate) async fn held_by_others(&self) -> Result<Vec<HeldPart>, BatchError> {
         let (mut all, mut from) = (Vec::new(), Some(Vec::new()));
         while let Some(after) = from {
             let Some(store) = self.0.store.get_if_there().await else {
@@ -470,7 +481,7 @@ impl Batches {
     }
 
     /// A job that was held is in a pipeline which outlives processes.
-    pub(crate) async fn let_go(&self, held: &Held) -> Result<(), BatchError> {
+    pub(crate) async fn let_go(&self, held: &HeldPart) -> Result<(), BatchError> {
         let held = held.clone();
         let write = move |transaction: &mut Transaction<'_>| {
             let entry = key(&held.part.batch, &held.part.job);
@@ -485,7 +496,10 @@ impl Batches {
 
     /// A job has ended with the process that had it, and has failed; as [`ended`](Self::ended). Not
     /// one that has begun here meanwhile.
-    pub(crate) async fn ended_with_process(&self, held: &Held) -> Result<Option<Last>, BatchError> {
+    pub(crate) async fn ended_with_process(
+        &self,
+        held: &HeldPart,
+    ) -> Result<Option<Last>, BatchError> {
         let lost = held.clone();
         let write = move |transaction: &mut Transaction<'_>| {
             let Part { batch, job, .. } = &lost.part;
@@ -512,7 +526,7 @@ impl Batches {
         true
     }
 
-    /// Those that are kept, which are not kept any more.
+    /// The ends that are kept, which are not kept any more.
     pub(crate) fn take_owed(&self) -> Vec<Owed> {
         std::mem::take(&mut *lock(&self.0.owed)).all
     }
@@ -811,7 +825,7 @@ fn hold_of(process: u64, pipeline: &str, push: u64, until: u64) -> Vec<u8> {
 }
 
 /// None for what is no such note.
-fn read_held(key: &[u8], value: &[u8]) -> Option<Held> {
+fn read_held(key: &[u8], value: &[u8]) -> Option<HeldPart> {
     let (batch, job) = std::str::from_utf8(key).ok()?.split_once('\0')?;
     let StoredHold {
         process,
@@ -821,7 +835,7 @@ fn read_held(key: &[u8], value: &[u8]) -> Option<Held> {
     } = StoredHold::decode(value).ok()?;
     let (batch, job) = (batch.to_owned(), job.to_owned());
     let part = Part { batch, push, job };
-    Some(Held {
+    Some(HeldPart {
         part,
         pipeline,
         process,

@@ -64,7 +64,7 @@ fn without(why: &str) -> End {
     End::DoneWithout(format!("the job is done, but {why}").into())
 }
 
-/// What became of a job. It has ended if `is_last`, as it has left its pipeline.
+/// Judges an attempt. The job has ended if `is_last`, as it has left its pipeline.
 pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome, is_last: bool) -> Judged {
     let (answered, trace) = match outcome {
         Outcome::Answered(body) => (reply::read(&body), None),

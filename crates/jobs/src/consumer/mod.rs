@@ -21,10 +21,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::judge::{End, Judged, judge, too_long};
+use crate::batches::Part;
 use crate::call::JobCall;
 use crate::keys::scoped;
 use crate::metrics::OutcomeLabel;
-use crate::pipelines::{Occupied, Pipeline, Pipelines, Work, part_of};
+use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::reason::Reason;
 use crate::recent::Ending;
 use crate::results::Dropped;
@@ -456,7 +457,7 @@ pub(crate) async fn leaves(
     extras: &JobOptions,
     ticket: Ticket,
 ) -> bool {
-    let is_known = match part_of(id, extras) {
+    let is_known = match Part::of(id, extras) {
         Some(part) => pipelines.hold_in_batch(pipeline, part).await,
         None => true,
     };

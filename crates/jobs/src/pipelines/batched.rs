@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Duplicates, Pipeline, PipelineError, Pipelines};
-use crate::batches::{BatchError, BatchKept, Held, Last, Owed, Part, Stage, Summary};
+use crate::batches::{BatchError, BatchKept, HeldPart, Last, Owed, Part, Stage, Summary};
 use crate::keys::scoped;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
@@ -129,7 +129,7 @@ impl Pipelines {
         extras: &JobOptions,
         failed: bool,
     ) -> Result<(), BatchError> {
-        if let Some(part) = part_of(id, extras) {
+        if let Some(part) = Part::of(id, extras) {
             self.end_in_batch(&part, failed).await?;
         }
         if extras.can_be_followed {
@@ -211,7 +211,7 @@ impl Pipelines {
     pub(crate) fn parts_in_memory(&self, jobs: &Pushed) -> BTreeMap<String, Vec<Part>> {
         let mut by_pipeline: BTreeMap<String, Vec<Part>> = BTreeMap::new();
         for (name, job) in jobs {
-            let part = part_of(&job.id, &JobOptions::of(&job.headers));
+            let part = Part::of(&job.id, &JobOptions::of(&job.headers));
             if let (Some(part), Ok(pipeline)) = (part, self.0.registry.get(name))
                 && pipeline.is_in_memory()
             {
@@ -231,7 +231,7 @@ impl Pipelines {
                 && let Ok(part) = pipeline.driver.list(after).await
             {
                 let jobs = part.jobs.iter().map(|Listed { job, .. }| job);
-                let parts = jobs.filter_map(|job| part_of(&job.id, &JobOptions::of(&job.headers)));
+                let parts = jobs.filter_map(|job| Part::of(&job.id, &JobOptions::of(&job.headers)));
                 let parts: Vec<_> = parts.collect();
                 if !parts.is_empty()
                     && let Err(error) = self.0.batches.give_away(&pipeline.name, parts).await
@@ -417,7 +417,7 @@ impl Pipelines {
                 if let Err(error) = &looked {
                     tracing::debug!(target: "jobs", "batches can't be looked at: {error}");
                 }
-                // Those that end with processes before this one are looked at until all are known.
+                // Jobs that end with processes before this one are looked at until all are known.
                 let is_whole = looked.is_ok_and(|is_whole| is_whole);
                 look_at = Instant::now() + if is_whole { LOOK } else { TRY_AGAIN };
             }
@@ -504,7 +504,7 @@ impl Pipelines {
     /// Ends the jobs of batches that have ended with the processes before, which are gone: those
     /// that are nowhere. False: that is not certain of some.
     async fn end_with_processes(&self) -> Result<bool, BatchError> {
-        let mut by_pipeline: HashMap<String, Vec<Held>> = HashMap::new();
+        let mut by_pipeline: HashMap<String, Vec<HeldPart>> = HashMap::new();
         for held in self.0.batches.held_by_others().await? {
             let of_pipeline = by_pipeline.entry(held.pipeline.clone()).or_default();
             of_pipeline.push(held);
@@ -548,7 +548,7 @@ impl Pipelines {
     async fn keep_held(
         &self,
         pipeline: &str,
-        found: Vec<Held>,
+        found: Vec<HeldPart>,
         there: &HashMap<Part, bool>,
     ) -> Result<(), BatchError> {
         let (here, stored): (Vec<_>, Vec<_>) = found
@@ -566,7 +566,7 @@ impl Pipelines {
 
     /// Which of these jobs a pipeline or a worker has, and whether they end with this process.
     /// None: that can't be told.
-    async fn parts_in(&self, name: &str, of: &[Held]) -> Option<HashMap<Part, bool>> {
+    async fn parts_in(&self, name: &str, of: &[HeldPart]) -> Option<HashMap<Part, bool>> {
         let wanted: HashSet<&Part> = of.iter().map(|held| &held.part).collect();
         let mut there = HashMap::new();
         let pipelines = match self.0.registry.all_of(name).await {
@@ -581,7 +581,7 @@ impl Pipelines {
                 let listed = timeout(self.0.registry.patience(), listing).await;
                 let part = listed.ok()?.ok()?;
                 for Listed { job, .. } in part.jobs {
-                    let part = part_of(&job.id, &JobOptions::of(&job.headers));
+                    let part = Part::of(&job.id, &JobOptions::of(&job.headers));
                     if let Some(part) = part.filter(|part| wanted.contains(part)) {
                         there.insert(part, pipeline.is_in_memory());
                     }
@@ -594,22 +594,14 @@ impl Pipelines {
         }
         for held in of {
             let running = self.keys().running_of(Some(name), &held.part.job);
-            let part = running.and_then(|it| part_of(&it.job.id, &JobOptions::of(&it.job.headers)));
+            let part =
+                running.and_then(|it| Part::of(&it.job.id, &JobOptions::of(&it.job.headers)));
             if let Some(part) = part.filter(|part| *part == held.part) {
                 there.entry(part).or_insert(true);
             }
         }
         Some(there)
     }
-}
-
-/// The part of a batch that a job is.
-pub(crate) fn part_of(id: &str, extras: &JobOptions) -> Option<Part> {
-    Some(Part {
-        batch: extras.batch.clone()?,
-        push: extras.batch_push,
-        job: id.to_owned(),
-    })
 }
 
 async fn told_by<F: Future<Output = Result<(), BatchError>>>(

@@ -44,7 +44,6 @@ use crate::results::{Dropped, Ended, Results};
 use crate::settings::PipelineSettings;
 
 pub(crate) use self::admission::{Admission, Duplicates};
-pub(crate) use self::batched::part_of;
 pub(crate) use self::dispatch::Dispatch;
 pub(crate) use self::error::{PipelineError, what_there_is};
 pub(crate) use self::pipeline::{Occupied, Pipeline, Work};

@@ -116,7 +116,7 @@ impl Pipelines {
     /// as far as is known: of those that somebody may see.
     pub(crate) async fn with_result(&self, visible: &Visible, id: &str) -> BTreeSet<String> {
         let mut all = self.results().pipelines_of(visible, id);
-        // What can't be read is not known.
+        // An error leaves out what can't be read.
         let dead = self.dead().pipelines_of(id).await.unwrap_or_default();
         let last = self
             .0

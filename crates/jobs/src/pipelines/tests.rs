@@ -213,7 +213,7 @@ async fn a_batch_ends_whose_job_in_memory_is_lost() {
         assert!(next.pipelines.look_at_batches().await.unwrap());
         assert_eq!(next.ids().await, ["part", "other"]);
     }
-    // What is on its way is nowhere for a while.
+    // A job on its way is nowhere for a while.
     next.pipelines.give_away_parts().await;
     let third = Scene::over(scene.store.clone(), "memory").await;
     assert!(!third.pipelines.look_at_batches().await.unwrap());
