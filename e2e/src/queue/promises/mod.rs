@@ -771,8 +771,11 @@ impl<'h> Seen<'h> {
             if job.auto_ack && has_left {
                 continue;
             }
+            // A worker may be killed before its handler has noted that it began.
+            let unseen = self.had(&[Fault::WorkerKilled], pushed.sent, Time::MAX / 2);
+            let most = last + u32::from(unseen);
             if is_dead
-                && (last < rules.attempts || done && !self.broke_off(Time::ZERO, Time::MAX / 2))
+                && (most < rules.attempts || done && !self.broke_off(Time::ZERO, Time::MAX / 2))
             {
                 let how = format!(
                     "{id} is a dead letter after {last} of {} attempts",
