@@ -697,7 +697,11 @@ fn meddle(run: &Run, client: &mut Client, random: &mut Random) {
         return; // the server is on its way
     }
     thread::sleep(Duration::from_millis(random.below(300)));
-    let method = ["jobs.Retry", "jobs.Discard", "jobs.Show"][random.below(3) as usize];
+    let method = match random.below(3) {
+        0 => "jobs.Retry",
+        1 => "jobs.Discard",
+        _ => "jobs.Show",
+    };
     let named = if method == "jobs.Show" {
         json!({"id": id, "pipeline": TWIN})
     } else {
