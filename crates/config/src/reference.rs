@@ -66,7 +66,7 @@ impl Reference {
                 continue;
             }
             match record {
-                Record::Section { .. } => {}
+                Record::Section { .. } | Record::PassedOn { .. } => {}
                 Record::Key(key) => {
                     let cells = [
                         &key.accepts,
@@ -96,6 +96,16 @@ impl Reference {
                 "\n| key | accepted | default | reload | in RoadRunner | |\n|---|---|---|---|---|---|\n",
             )?;
             f.write_str(&rows)?;
+        }
+        for record in &self.records {
+            if let Record::PassedOn {
+                section: of,
+                sentence,
+            } = record
+                && of == section
+            {
+                write!(f, "\n{sentence}\n")?;
+            }
         }
         for (state, keys) in unused {
             if !keys.is_empty() {

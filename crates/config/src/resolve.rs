@@ -134,13 +134,18 @@ pub(crate) enum Record {
         sentence: &'static str,
     },
     Key(KeyRecord),
-    /// Not acted on, now or ever.
+    /// Not acted on here, now or ever.
     Unused {
         path: String,
-        /// `not used yet` or `without effect`.
+        /// `not used yet`, `without effect` or `passed on`.
         state: &'static str,
         why: &'static str,
         node: Option<Node>,
+    },
+    /// Another program reads what else is written in this section.
+    PassedOn {
+        section: String,
+        sentence: &'static str,
     },
     /// The loader's own keys: their effect is in the tree already.
     Loading {
@@ -361,6 +366,7 @@ impl Record {
         match self {
             Self::Section { path, .. } | Self::Unused { path, .. } => path,
             Self::Key(key) => &key.path,
+            Self::PassedOn { section, .. } => section,
             Self::Loading { path, .. } => path,
         }
     }

@@ -23,6 +23,8 @@ struct Section {
     sentence: &'static str,
     /// It is a list of such sections.
     is_list: bool,
+    /// Another program reads further keys.
+    is_open: bool,
     keys: BTreeMap<String, Vec<Json>>,
     sections: BTreeMap<String, Self>,
 }
@@ -55,6 +57,10 @@ impl Section {
                 if section.sentence.is_empty() {
                     section.sentence = sentence;
                 }
+                return;
+            }
+            Record::PassedOn { section, .. } => {
+                self.below(section).is_open = true;
                 return;
             }
             Record::Key(key) => of_key(key),
@@ -114,7 +120,7 @@ impl Section {
         object.insert("properties".to_owned(), Json::Object(properties));
         object.insert("patternProperties".to_owned(), json!({ "^x-": {} }));
         let others = self.sections.get(ANY).map(Self::schema);
-        let others = others.unwrap_or_else(|| false.into());
+        let others = others.unwrap_or_else(|| self.is_open.into());
         object.insert("additionalProperties".to_owned(), others);
         object
     }

@@ -111,7 +111,7 @@ fn lines(records: &[Record]) -> Vec<Line> {
     let mut item = None;
     for record in records {
         match record {
-            Record::Loading { .. } => {}
+            Record::Loading { .. } | Record::PassedOn { .. } => {}
             Record::Section { path, .. } if path.ends_with(']') => {
                 if alive.contains(path.as_str()) {
                     item = Some(lines.len());

@@ -9,6 +9,8 @@ use crate::place::Place;
 use crate::resolve::{Difference, Record, Run, Unknown};
 use crate::setting::{Setting, Wrong};
 
+/// The state of what another program acts on.
+const PASSED_ON: &str = "passed on";
 /// The state of what RoadRunner has and nothing acts on.
 const NOT_YET: &str = "not used yet";
 /// Begins the names at the top that hold what aliases refer to, as in other programs' YAML. They
@@ -312,6 +314,32 @@ impl<'a> Table<'a> {
     /// stop.
     pub fn no_effect(&mut self, name: &str, why: &'static str) {
         self.unused(name, "without effect", why);
+    }
+
+    /// Takes the keys of this section that have no statement so far as those of another program:
+    /// none is unknown. `sentence` says in the reference who reads them. Returns all that is
+    /// written in the section, for that program.
+    pub fn pass_on(&mut self, sentence: &'static str) -> Map {
+        self.run.records.push(Record::PassedOn {
+            section: self.path.clone(),
+            sentence,
+        });
+        let Some(map) = self.map else {
+            return Map::default();
+        };
+        for entry in &map.entries {
+            if self.is_known(&entry.name) {
+                continue;
+            }
+            self.known.push(entry.name.clone());
+            self.run.records.push(Record::Unused {
+                path: join(&self.path, &entry.name),
+                state: PASSED_ON,
+                why: "",
+                node: Some(entry.node.clone()),
+            });
+        }
+        map.clone()
     }
 
     fn unused(&mut self, name: &str, state: &'static str, why: &'static str) {

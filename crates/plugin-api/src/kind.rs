@@ -11,7 +11,6 @@ use crate::service::Service;
 #[derive(Clone)]
 pub struct ServiceKind {
     name: &'static str,
-    is_there: bool,
     read: Arc<Read>,
 }
 
@@ -25,7 +24,7 @@ impl ServiceKind {
         sentence: &'static str,
         make: impl Fn(S) -> V + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, true, move |t| {
+        Self::new(name, move |t| {
             let service = make(t.optional_section(name, sentence)?);
             Some(Box::new(service))
         })
@@ -37,7 +36,7 @@ impl ServiceKind {
         name: &'static str,
         read: impl Fn(&mut Table<'_>) -> Option<V> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, true, move |t| Some(Box::new(read(t)?)))
+        Self::new(name, move |t| Some(Box::new(read(t)?)))
     }
 
     /// A service that is always there. `read` reads what there is of it in the configuration.
@@ -45,25 +44,15 @@ impl ServiceKind {
         name: &'static str,
         read: impl Fn(&mut Table<'_>) -> V + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, true, move |t| Some(Box::new(read(t))))
-    }
-
-    /// What may be written already and nothing acts on. `what` names the feature.
-    pub fn not_yet(name: &'static str, what: &'static str) -> Self {
-        Self::new(name, false, move |t| {
-            t.not_yet(name, what);
-            None
-        })
+        Self::new(name, move |t| Some(Box::new(read(t))))
     }
 
     fn new(
         name: &'static str,
-        is_there: bool,
         read: impl Fn(&mut Table<'_>) -> Option<Box<dyn Service>> + Send + Sync + 'static,
     ) -> Self {
         Self {
             name,
-            is_there,
             read: Arc::new(read),
         }
     }
@@ -72,12 +61,6 @@ impl ServiceKind {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// False for one that is not there yet.
-    #[must_use]
-    pub const fn is_there(&self) -> bool {
-        self.is_there
     }
 
     /// Reads its part of the whole configuration. None: there is no such service.

@@ -17,10 +17,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use crate::LOG;
+use crate::channel::{Channel, record};
+use crate::environment::set;
 use crate::files::Writer;
 use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
 use crate::notify::{Notice, NotifySocket};
+use crate::roadrunner::RoadRunner;
 use crate::said::{Hearer, Hearing, Target};
 use crate::settings::{HealthSettings, ProgramSettings};
 
@@ -44,6 +46,7 @@ pub(crate) struct Surroundings {
     pub(crate) user: Option<Credentials>,
     pub(crate) incidents: Incidents,
     pub(crate) writer: Writer,
+    pub(crate) channel: Channel,
 }
 
 /// A program with its user.
@@ -244,6 +247,7 @@ struct Instance {
 /// A process, and what it is watched by.
 struct Supervised {
     running: RunningProgram,
+    roadrunner: Option<RoadRunner>,
     since: Instant,
     socket: Option<NotifySocket>,
     is_ready: bool,
@@ -380,6 +384,9 @@ impl Instance {
             .transpose();
         let socket = socket.map_err(NotStarted::Socket)?;
         let mut program = self.program(spec.command(), settings.stop_timeout);
+        let roadrunner = settings.roadrunner.as_ref();
+        let roadrunner = roadrunner.map(|file| RoadRunner::prepare(file, user, &mut program));
+        let roadrunner = roadrunner.transpose().map_err(NotStarted::RoadRunner)?;
         if let Some(socket) = &socket {
             set(&mut program.environment, "NOTIFY_SOCKET", socket.variable());
         }
@@ -392,9 +399,18 @@ impl Instance {
         let now = Instant::now();
         let (name, index, pid) = (&spec.name, self.index, running.pid());
         let command = spec.command().map(ToString::to_string).unwrap_or_default();
-        tracing::info!(target: LOG, program = name, index, pid, command, "service was started");
+        record!(
+            self.around.channel,
+            info,
+            program = name,
+            index,
+            pid,
+            command,
+            "service was started"
+        );
         self.process = Some(Supervised {
             running,
+            roadrunner,
             since: now,
             is_ready: socket.is_none(),
             socket,
@@ -470,6 +486,7 @@ impl Instance {
             file: file.transpose()?,
             logged: settings.log.as_ref().is_none_or(|log| log.also_log),
             name_in_log: settings.name_in_log,
+            channel: self.around.channel,
         })
     }
 
@@ -519,7 +536,13 @@ impl Instance {
                 peak_memory,
             }) => (exit, left, peak_memory),
             Err(error) => {
-                tracing::error!(target: LOG, program = spec.name, pid, "cannot wait for it: {error}");
+                record!(
+                    self.around.channel,
+                    error,
+                    program = spec.name,
+                    pid,
+                    "cannot wait for it: {error}"
+                );
                 (Exit::Code(-1), 0, None)
             }
         };
@@ -527,9 +550,17 @@ impl Instance {
         let settings = &spec.settings;
         let expected = matches!(exit, Exit::Code(code) if settings.exit_codes.contains(&code));
         let (name, index) = (&spec.name, self.index);
-        if left > 0 {
-            tracing::warn!(target: LOG, program = name, index, pid, processes = left,
-                "it has left processes behind, which were killed (hint: a program that goes into the background has an option to stay in the foreground)");
+        // RoadRunner leaves its workers behind when it fails.
+        if left > 0 && self.around.channel == Channel::Service {
+            record!(
+                self.around.channel,
+                warn,
+                program = name,
+                index,
+                pid,
+                processes = left,
+                "it has left processes behind, which were killed (hint: a program that goes into the background has an option to stay in the foreground)"
+            );
         }
         // Why it was asked to end is told already.
         let is_judged = matches!(
@@ -544,9 +575,23 @@ impl Instance {
         };
         if matches!(before, ProcessState::Stopping(_)) {
             if was_killed {
-                tracing::warn!(target: LOG, program = name, index, pid, "it did not end in time, and was killed");
+                record!(
+                    self.around.channel,
+                    warn,
+                    program = name,
+                    index,
+                    pid,
+                    "it did not end in time, and was killed"
+                );
             }
-            tracing::info!(target: LOG, program = name, index, pid, "service was stopped");
+            record!(
+                self.around.channel,
+                info,
+                program = name,
+                index,
+                pid,
+                "service was stopped"
+            );
             if !is_judged {
                 self.note_end(&format!("it was stopped ({exit})"), true);
             }
@@ -561,7 +606,14 @@ impl Instance {
             self.report(IncidentKind::Crash, pid, &cause, memory);
         } else {
             self.note_end(&format!("it ended with {exit}"), true);
-            tracing::info!(target: LOG, program = name, index, pid, "it ended with {exit}");
+            record!(
+                self.around.channel,
+                info,
+                program = name,
+                index,
+                pid,
+                "it ended with {exit}"
+            );
         }
         self.step(Event::Ended { expected, lived }).await;
         if has_failed {
@@ -583,13 +635,27 @@ impl Instance {
         let failures = self.machine.failures();
         match self.machine.state() {
             ProcessState::GaveUp => {
-                tracing::error!(target: LOG, program, index, failures, "{why}: given up (hint: `pronghorn programs start {program}` starts it again)");
+                record!(
+                    self.around.channel,
+                    error,
+                    program,
+                    index,
+                    failures,
+                    "{why}: given up (hint: `pronghorn programs start {program}` starts it again)"
+                );
             }
             ProcessState::Waiting => {
                 let pause = self.pause_until.map(|until| until - Instant::now());
                 let pause = Duration::from_millis(millis(pause.unwrap_or_default()));
                 let pause = show_duration(pause);
-                tracing::error!(target: LOG, program, index, failures, "{why}: the next start is in {pause}");
+                record!(
+                    self.around.channel,
+                    error,
+                    program,
+                    index,
+                    failures,
+                    "{why}: the next start is in {pause}"
+                );
             }
             ProcessState::Stopped
             | ProcessState::Starting
@@ -597,7 +663,7 @@ impl Instance {
             | ProcessState::Stopping(_)
             | ProcessState::Exited
             | ProcessState::Removed => {
-                tracing::error!(target: LOG, program, index, "{why}");
+                record!(self.around.channel, error, program, index, "{why}");
             }
         }
     }
@@ -605,7 +671,7 @@ impl Instance {
     fn report(&self, kind: IncidentKind, pid: u32, cause: &str, memory: Option<u64>) {
         self.around.incidents.tell(|| Incident {
             kind,
-            pool: format!("{LOG}.{}", self.spec.name),
+            pool: self.around.channel.pool(&self.spec.name),
             pid,
             cause: cause.to_owned(),
             memory,
@@ -664,10 +730,24 @@ impl Instance {
         let (program, index, pid) = (&self.spec.name, self.index, self.pid());
         match why {
             Why::Memory | Why::Time => {
-                tracing::info!(target: LOG, program, index, pid, "{said}: it is stopped");
+                record!(
+                    self.around.channel,
+                    info,
+                    program,
+                    index,
+                    pid,
+                    "{said}: it is stopped"
+                );
             }
             Why::StartTimedOut | Why::Unhealthy => {
-                tracing::error!(target: LOG, program, index, pid, "{said}: it is stopped");
+                record!(
+                    self.around.channel,
+                    error,
+                    program,
+                    index,
+                    pid,
+                    "{said}: it is stopped"
+                );
                 self.note_end(said, false);
                 self.report(IncidentKind::TimeOut, pid.unwrap_or_default(), said, None);
             }
@@ -757,18 +837,23 @@ impl Instance {
         set(&mut program.environment, "PRONGHORN_PROGRAM_PID", number);
         let spawner = self.around.spawner.clone();
         let (name, index) = (self.spec.name.clone(), self.index);
+        let channel = self.around.channel;
         if let Some(process) = &mut self.process {
             process.next_check = None;
+            if let Some(roadrunner) = &process.roadrunner {
+                process.checks.spawn(roadrunner.is_well(health.timeout));
+                return;
+            }
             process.checks.spawn(async move {
                 let told = name.clone();
                 let say = move |line: &str| {
-                    tracing::debug!(target: LOG, program = told, index, "health: {line}");
+                    record!(channel, debug, program = told, index, "health: {line}");
                 };
                 match program.run(&spawner, say).await {
                     Ok(()) => true,
                     Err(error) => {
                         let why = with_causes(&error);
-                        tracing::debug!(target: LOG, program = name, index, "health: {why}");
+                        record!(channel, debug, program = name, index, "health: {why}");
                         false
                     }
                 }
@@ -784,16 +869,13 @@ enum NotStarted {
     Program(#[from] ProgramError),
     #[error("it can't be started: there is no socket for `NOTIFY_SOCKET`")]
     Socket(#[source] std::io::Error),
+    #[error("it can't be started: its configuration can't be written")]
+    RoadRunner(#[source] std::io::Error),
     #[error("it can't be started: `{}` can't be opened", path.display())]
     File {
         path: PathBuf,
         source: std::io::Error,
     },
-}
-
-fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
-    variables.retain(|(known, _)| known != name);
-    variables.push((name.into(), value));
 }
 
 /// Something that comes from a process.

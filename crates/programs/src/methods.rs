@@ -9,6 +9,7 @@ use pronghorn_plugin_api::rpc::{Argument, Failure, Methods, Outcome};
 use pronghorn_process::{NamedSignal, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::all::AllPrograms;
 use crate::instance::{Facts, Spec};
 use crate::machine::Restart;
 use crate::messages::{Create, List, Response, Service, Status, Statuses, Update, Wrong};
@@ -21,7 +22,7 @@ use crate::shown::{AllShown, cpu_percent};
 /// Bytes of one line and its surroundings, at most, for the room of a reply.
 const ROOM_OF_LINES: usize = 1 << 20;
 
-pub(crate) fn add(methods: &Methods, programs: &Programs) {
+pub(crate) fn add_roadrunners(methods: &Methods, programs: &Programs) {
     let service = methods.service("service", programs.clone());
     service.add("Create", create);
     service.add("Terminate", terminate);
@@ -30,29 +31,35 @@ pub(crate) fn add(methods: &Methods, programs: &Programs) {
     service.add("Statuses", statuses);
     service.add("List", list);
     service.add("Update", update);
-    let ours = methods.service("programs", programs.clone());
-    ours.add("List", async |programs: Programs, _: Nothing| {
-        Ok(AllShown::of(&programs))
+}
+
+pub(crate) fn add(methods: &Methods, all: &AllPrograms) {
+    let ours = methods.service("programs", all.clone());
+    ours.add("List", async |programs: AllPrograms, _: Nothing| {
+        Ok(AllShown::of(&programs.all()))
     });
-    ours.add("Start", async |programs: Programs, of: ProgramNames| {
+    ours.add("Start", async |programs: AllPrograms, of: ProgramNames| {
         for program in of.found(&programs)? {
             let started = program.start().await;
             started.map_err(|why| Failure::new(format!("{}: {why}", program.spec().name)))?;
         }
         Ok(Response::ok())
     });
-    ours.add("Stop", async |programs: Programs, of: ProgramNames| {
+    ours.add("Stop", async |programs: AllPrograms, of: ProgramNames| {
         for program in of.found(&programs)? {
             program.stop(None).await;
         }
         Ok(Response::ok())
     });
-    ours.add("Restart", async |programs: Programs, of: ProgramNames| {
-        for program in of.found(&programs)? {
-            replace(&program).await?;
-        }
-        Ok(Response::ok())
-    });
+    ours.add(
+        "Restart",
+        async |programs: AllPrograms, of: ProgramNames| {
+            for program in of.found(&programs)? {
+                replace(&program).await?;
+            }
+            Ok(Response::ok())
+        },
+    );
     ours.add("Signal", signal);
     ours.add_with_room("Logs", ROOM_OF_LINES, lines);
 }
@@ -74,7 +81,7 @@ struct ProgramNames {
 impl Argument for ProgramNames {}
 
 impl ProgramNames {
-    fn found(&self, programs: &Programs) -> Result<Vec<Arc<Program>>, Failure> {
+    fn found(&self, programs: &AllPrograms) -> Result<Vec<Arc<Program>>, Failure> {
         if self.names.is_empty() {
             return Ok(programs.all());
         }
@@ -306,7 +313,7 @@ fn status_of(facts: &Facts, command: &str) -> Status {
     }
 }
 
-async fn signal(programs: Programs, asked: Signalling) -> Result<Response, Failure> {
+async fn signal(programs: AllPrograms, asked: Signalling) -> Result<Response, Failure> {
     let Some(signal) = NamedSignal::find(&asked.signal) else {
         let text = &asked.signal;
         return Err(Failure::new(format!("there is no signal `{text}`")));
@@ -321,7 +328,7 @@ async fn signal(programs: Programs, asked: Signalling) -> Result<Response, Failu
     Ok(Response::ok())
 }
 
-async fn lines(programs: Programs, asked: Looking) -> Result<Lines, Failure> {
+async fn lines(programs: AllPrograms, asked: Looking) -> Result<Lines, Failure> {
     let program = programs.get(&asked.name).map_err(|error| failed(&error))?;
     let most = if asked.most == 0 { 100 } else { asked.most };
     Ok(Lines {

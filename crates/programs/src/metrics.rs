@@ -2,10 +2,11 @@
 
 use pronghorn_metrics::Registry;
 
+use crate::channel::Channel;
 use crate::machine::ProcessState;
 use crate::programs::Programs;
 
-pub(crate) fn add(registry: &Registry, programs: &Programs) {
+pub(crate) fn add(channel: Channel, registry: &Registry, programs: &Programs) {
     type IsIn = fn(ProcessState) -> bool;
     let states: [(&str, IsIn); 5] = [
         ("running", |it| it == ProcessState::Running),
@@ -25,7 +26,7 @@ pub(crate) fn add(registry: &Registry, programs: &Programs) {
     for (name, is_in) in states {
         let programs = programs.clone();
         registry.labelled("state", name).present(
-            "program_processes",
+            &format!("{}_processes", channel.metric()),
             "Processes of programs by state.",
             move || {
                 let all = programs.all();
@@ -36,7 +37,7 @@ pub(crate) fn add(registry: &Registry, programs: &Programs) {
     }
     let programs = programs.clone();
     registry.counted(
-        "program_starts_total",
+        &format!("{}_starts_total", channel.metric()),
         "Processes of programs that were started.",
         move || {
             let all = programs.all();

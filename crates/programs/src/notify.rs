@@ -102,7 +102,7 @@ impl Notice {
 }
 
 /// As random as the keys of a hash map.
-fn fresh() -> u64 {
+pub(crate) fn fresh() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     RandomState::new().build_hasher().finish()
 }

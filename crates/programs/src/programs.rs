@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::LOG;
+use crate::channel::record;
 use crate::instance::{Spec, Surroundings};
 use crate::machine::ProcessState;
 use crate::program::{Idle, Program};
@@ -208,22 +208,34 @@ impl Programs {
         };
         let directory = self.0.around.directory_of(&spec);
         let (name, of) = (spec.name.clone(), Arc::downgrade(program));
+        let channel = self.0.around.channel;
         let watch = Watch::with(watching, &directory, Vec::new(), move |file| {
             let (name, of) = (name.clone(), of.clone());
             Box::pin(async move {
                 let Some(program) = of.upgrade() else {
                     return;
                 };
-                tracing::info!(target: LOG, program = name, "{} changed: it is restarted", file.display());
+                record!(
+                    channel,
+                    info,
+                    program = name,
+                    "{} changed: it is restarted",
+                    file.display()
+                );
                 if let Err(why) = program.replace(program.spec(), Idle::Stays).await {
-                    tracing::error!(target: LOG, program = name, "not restarted: {why}");
+                    record!(channel, error, program = name, "not restarted: {why}");
                 }
             })
         });
         match watch {
             Ok(watch) => _ = lock(&self.0.watches).insert(spec.name.clone(), watch),
             Err(error) => {
-                tracing::warn!(target: LOG, program = spec.name, "files can't be watched: {error}");
+                record!(
+                    self.0.around.channel,
+                    warn,
+                    program = spec.name,
+                    "files can't be watched: {error}"
+                );
             }
         }
     }
@@ -277,7 +289,11 @@ impl Programs {
             Ok(wrong) if wrong.is_empty() => Ok(()),
             Ok(wrong) => Err(wrong),
             Err(_) => {
-                tracing::info!(target: LOG, "programs are still being restarted; their records tell how that goes on");
+                record!(
+                    self.0.around.channel,
+                    info,
+                    "programs are still being restarted; their records tell how that goes on"
+                );
                 changes.detach_all();
                 Ok(())
             }
@@ -301,7 +317,12 @@ impl Programs {
         let name = spec.name.clone();
         let tell = |why: String| {
             let why = format!("{name}: {why}");
-            tracing::error!(target: LOG, program = name, "the program goes on as it was: {why}");
+            record!(
+                self.0.around.channel,
+                error,
+                program = name,
+                "the program goes on as it was: {why}"
+            );
             why
         };
         let known = self.get(&name).ok();
@@ -310,7 +331,12 @@ impl Programs {
             if known.spec() == spec {
                 return Ok(());
             }
-            tracing::info!(target: LOG, program = name, "its settings have changed: it is restarted");
+            record!(
+                self.0.around.channel,
+                info,
+                program = name,
+                "its settings have changed: it is restarted"
+            );
             known.replace(spec, Idle::Stays).await.map_err(tell)?;
             self.watch(&known);
             return Ok(());

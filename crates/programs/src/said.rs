@@ -8,7 +8,9 @@ use pronghorn_launch::{Hear, OutputStream, SaidLine};
 use serde::Serialize;
 
 use crate::LOG;
+use crate::channel::Channel;
 use crate::files::LogFile;
+use crate::roadrunner::LogLine;
 
 /// Lines and bytes of them that are kept of a program, the last ones.
 const MOST_LINES: usize = 1_000;
@@ -50,6 +52,7 @@ pub(crate) struct Target {
     pub(crate) logged: bool,
     /// Whether those name the program as RoadRunner does.
     pub(crate) name_in_log: bool,
+    pub(crate) channel: Channel,
 }
 
 /// Hears one process.
@@ -88,7 +91,9 @@ impl Hearing {
         let (program, pid) = (self.program.as_str(), said.pid);
         if target.logged && !line.is_empty() {
             let stream = said.stream.name();
-            if target.name_in_log {
+            if target.channel == Channel::Temporal {
+                LogLine::of(line).record(index, pid, stream);
+            } else if target.name_in_log {
                 tracing::info!(target: LOG, service = program, program, index, pid, stream, "{line}");
             } else {
                 tracing::info!(target: LOG, program, index, pid, stream, "{line}");
@@ -154,6 +159,7 @@ mod tests {
             file: None,
             logged: false,
             name_in_log: false,
+            channel: Channel::Service,
         };
         let said = |line: &str| {
             hearing.hear(

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::io::{self, PipeWriter};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::{
     BoxFuture, Context, Finding, NotReady, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_process::which;
+use pronghorn_workers::Pools;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::runtime::Handle;
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::LOG;
+use crate::all::AllPrograms;
+use crate::channel::{Channel, record};
 use crate::files::Writer;
 use crate::instance::Surroundings;
 use crate::methods;
@@ -27,17 +30,28 @@ use crate::programs::{Programs, user};
 use crate::settings::ProgramSettings;
 use crate::shown::reports;
 
-/// A pipe for the next process, whose other end is closed when the programs of this one are gone.
-const ENDED: &str = "service.ended";
-
 /// Programs before their start.
 #[derive(Debug)]
 pub struct ProgramsService {
-    programs: Vec<(String, ProgramSettings)>,
+    programs: Configured,
+    all: AllPrograms,
 }
 
-struct AtWork {
+/// Programs of the configuration with their names.
+pub(crate) type Configured = Vec<(String, ProgramSettings)>;
+
+/// Reads the programs of a service of the same kind, which a reload has made.
+pub(crate) type ReadAgain =
+    fn(Box<dyn Service>, &Path, &Pools) -> Option<Result<Configured, String>>;
+
+/// A service with programs at work.
+pub(crate) struct AtWork {
+    channel: Channel,
+    read: ReadAgain,
     programs: Programs,
+    /// Where relative paths begin.
+    directory: PathBuf,
+    pools: Pools,
     /// Ready when the programs of the process before are gone.
     before: Option<OwnedFd>,
     /// Whether there is such a process.
@@ -48,8 +62,9 @@ struct AtWork {
 }
 
 impl ProgramsService {
-    /// `t` is the whole configuration. None without the section `service`.
-    pub fn read(t: &mut Table<'_>) -> Option<Self> {
+    /// `t` is the whole configuration. None without the section `service`. `all` has the programs
+    /// of the server.
+    pub fn read(t: &mut Table<'_>, all: AllPrograms) -> Option<Self> {
         let programs = t.optional_sections_with(
             LOG,
             "Programs that the server keeps running. Without this section, none can be created over \
@@ -61,7 +76,7 @@ impl ProgramsService {
                 settings
             },
         )?;
-        Some(Self { programs })
+        Some(Self { programs, all })
     }
 }
 
@@ -134,26 +149,37 @@ impl Service for ProgramsService {
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
         Box::pin(async move {
-            let running = start(self.programs, &context).await?;
+            let read: ReadAgain = |to, _, _| {
+                let to = to.downcast::<Self>()?;
+                Some(Ok(to.programs))
+            };
+            let programs = (self.programs, read);
+            let running = start(Channel::Service, programs, &self.all, &context).await?;
+            methods::add_roadrunners(&context.rpc, &running.programs);
             Ok(Box::new(running) as Box<dyn Running>)
         })
     }
 }
 
-async fn start(
-    configured: Vec<(String, ProgramSettings)>,
+/// Starts the programs of one service, with all by which they are shown and steered.
+pub(crate) async fn start(
+    channel: Channel,
+    (configured, read): (Configured, ReadAgain),
+    all: &AllPrograms,
     context: &Context,
 ) -> Result<AtWork, StartError> {
     let workers = context.workers.clone().expect("a service with workers");
+    let pools = workers.pools.clone();
     let resources = workers.pools.resources();
     let around = Surroundings {
         spawner: resources.spawner.clone(),
         runtime: Handle::current(),
-        directory: context.folder.clone(),
+        directory: context.directory().to_owned(),
         incidents: resources.incidents.clone(),
         user: context.users.of_server().map(|(_, user)| user.clone()),
         pools: workers.pools,
         writer: Writer::start()?,
+        channel,
     };
     let programs = Programs::new(around, CancellationToken::new());
     if configured.iter().any(|(_, it)| it.notify) {
@@ -170,17 +196,19 @@ async fn start(
         }
     }
     let (reader, writer) = io::pipe()?;
-    let before = context.sockets.take(ENDED).pop();
-    context.sockets.offer(ENDED, &reader)?;
-    methods::add(&context.rpc, &programs);
-    metrics::add(&context.metrics, &programs);
+    let before = context.sockets.take(channel.ended()).pop();
+    context.sockets.offer(channel.ended(), &reader)?;
+    if all.add(&programs) {
+        methods::add(&context.rpc, all);
+        let schema = include_str!("page.json");
+        context
+            .pages
+            .add_method("programs", schema, &context.rpc, "programs.List");
+    }
+    metrics::add(channel, &context.metrics, &programs);
     let shown = programs.clone();
     let processes = context.health.processes();
-    processes.answer_with(LOG, move || reports(&shown));
-    let schema = include_str!("page.json");
-    context
-        .pages
-        .add_method("programs", schema, &context.rpc, "programs.List");
+    processes.answer_with(channel.name(), move || reports(&shown));
     let asked = programs.clone();
     let ready = move || asked.ready().map_err(|why| NotReady(why.into()));
     // A server is not to be restarted for what it restarts itself.
@@ -190,7 +218,11 @@ async fn start(
         programs.start_all().await?;
     }
     Ok(AtWork {
+        channel,
+        read,
         programs,
+        directory: context.directory().to_owned(),
+        pools,
         before,
         follows,
         starting: JoinSet::new(),
@@ -213,14 +245,19 @@ impl Running for AtWork {
             return Ok(());
         }
         let (before, programs) = (self.before.take(), self.programs.clone());
+        let channel = self.channel;
         self.starting.spawn(async move {
             if let Some(before) = before
                 && let Err(error) = are_gone(before).await
             {
-                tracing::error!(target: LOG, "cannot see the end of the programs before: {error}");
+                record!(
+                    channel,
+                    error,
+                    "cannot see the end of the programs before: {error}"
+                );
             }
             if let Err(error) = programs.start_all().await {
-                tracing::error!(target: LOG, "{error}");
+                record!(channel, error, "{error}");
             }
         });
         Ok(())
@@ -228,14 +265,18 @@ impl Running for AtWork {
 
     fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
         Box::pin(async move {
-            let Some(to) = to.downcast::<ProgramsService>() else {
+            let Some(to) = (self.read)(to, &self.directory, &self.pools) else {
                 return Reload::NeedsRestart;
             };
-            match self.programs.renew(to.programs).await {
+            let renewed = match to {
+                Ok(to) => self.programs.renew(to).await,
+                Err(why) => Err(vec![why]),
+            };
+            match renewed {
                 Ok(()) => Reload::Applied,
                 Err(wrong) => {
                     for why in wrong {
-                        tracing::error!(target: LOG, "not reloaded: {why}");
+                        record!(self.channel, error, "not reloaded: {why}");
                     }
                     Reload::Failed
                 }

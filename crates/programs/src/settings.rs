@@ -10,6 +10,7 @@ use pronghorn_process::{Limits, NamedSignal};
 use pronghorn_workers::Watching;
 
 use crate::machine::{Pause, Restart, Rules};
+use crate::roadrunner::RoadRunnerFile;
 
 /// Processes of one program, and programs of one server.
 pub(crate) const MOST_PROCESSES: u32 = 1_000;
@@ -27,6 +28,11 @@ const MOST_FAILURES: u32 = 10;
 /// As supervisord has it.
 const START_TIME: Duration = Duration::from_secs(1);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+const HEALTH_INTERVAL: Duration = Duration::from_secs(10);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+const HEALTH_FAILURES: u32 = 3;
+/// More than the time that its file gives it, so that it ends by itself.
+const ROADRUNNERS_STOP: Duration = Duration::from_secs(30);
 
 /// One program.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +63,8 @@ pub(crate) struct ProgramSettings {
     pub(crate) essential: bool,
     pub(crate) log: Option<LogFileSettings>,
     pub(crate) watch: Option<Watching>,
+    /// The configuration of a RoadRunner, which is written for each process.
+    pub(crate) roadrunner: Option<RoadRunnerFile>,
 }
 
 /// The process of an index that is there during a restart.
@@ -184,6 +192,36 @@ impl ProgramSettings {
             essential: false,
             log: None,
             watch: None,
+            roadrunner: None,
+        }
+    }
+
+    /// Settings of a RoadRunner that is tried again for as long as it takes: its own server may be
+    /// away.
+    pub(crate) fn of_roadrunner(command: Command, file: RoadRunnerFile, replace: Replace) -> Self {
+        Self {
+            rules: Rules {
+                restart: Restart::Always,
+                pause: Pause::Growing {
+                    first: FIRST_PAUSE,
+                    longest: LONGEST_PAUSE,
+                },
+                most_failures: None,
+            },
+            health: Some(HealthSettings {
+                command: None,
+                interval: HEALTH_INTERVAL,
+                timeout: HEALTH_TIMEOUT,
+                failures: HEALTH_FAILURES,
+            }),
+            stop_signal: NamedSignal::TERMINATE,
+            // It ends its workers itself.
+            stop_group: false,
+            stop_timeout: ROADRUNNERS_STOP,
+            replace,
+            essential: true,
+            roadrunner: Some(file),
+            ..Self::of_command(command)
         }
     }
 
@@ -354,6 +392,7 @@ impl ProgramSettings {
                     Watching::read_one(t)
                 },
             ),
+            roadrunner: None,
         };
         if settings.exec_timeout.is_some() {
             let why = "it gets the signal and the time of a stop";
@@ -548,18 +587,18 @@ impl HealthSettings {
             interval: t
                 .key("interval", "The time between two runs of the command.")
                 .range(Duration::from_millis(100)..=Duration::from_hours(24))
-                .default(Duration::from_secs(10)),
+                .default(HEALTH_INTERVAL),
             timeout: t
                 .key("timeout", "How long the command may run.")
                 .range(Duration::from_millis(10)..=Duration::from_hours(1))
-                .default(Duration::from_secs(5)),
+                .default(HEALTH_TIMEOUT),
             failures: t
                 .key(
                     "failures",
                     "After so many failures in a row, the process is stopped, and has failed.",
                 )
                 .range(1..=1_000)
-                .default(3),
+                .default(HEALTH_FAILURES),
         }
     }
 }

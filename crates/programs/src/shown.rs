@@ -1,5 +1,6 @@
 //! Programs as commands, the admin listener and RPC show them.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{millis, since_1970};
@@ -54,8 +55,7 @@ struct ProcessShown {
 impl Outcome for AllShown {}
 
 impl AllShown {
-    pub(crate) fn of(programs: &Programs) -> Self {
-        let programs = programs.all();
+    pub(crate) fn of(programs: &[Arc<Program>]) -> Self {
         Self {
             programs: programs.iter().map(|it| ProgramShown::of(it)).collect(),
         }

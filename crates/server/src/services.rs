@@ -12,7 +12,7 @@ use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, MetricsService};
 use pronghorn_otel::{Counting, OtelService};
 use pronghorn_plugin_api::ServiceKind;
-use pronghorn_programs::ProgramsService;
+use pronghorn_programs::{AllPrograms, ProgramsService, TemporalService};
 use pronghorn_rpc::Rpc;
 use pronghorn_tcp::TcpService;
 
@@ -32,6 +32,8 @@ impl Services {
         // Calls that come to HTTP's listeners.
         let door = Door::default();
         let of_grpc = door.clone();
+        let programs = AllPrograms::default();
+        let of_service = programs.clone();
         let of_admin = collectors.clone();
         let of_otel = collectors.clone();
         let counting = Counting(Arc::new(move |metrics: &Registry| {
@@ -84,7 +86,9 @@ impl Services {
                     counting: counting.clone(),
                 },
             ),
-            ServiceKind::optional_with("service", ProgramsService::read),
+            ServiceKind::optional_with("service", move |t| {
+                ProgramsService::read(t, of_service.clone())
+            }),
             ServiceKind::optional_with("grpc", move |t| GrpcService::read(t, of_grpc.clone())),
             ServiceKind::optional(
                 "tcp",
@@ -97,7 +101,9 @@ impl Services {
                  this section, there are none.",
                 |settings| CentrifugoService { settings },
             ),
-            ServiceKind::not_yet("temporal", "Temporal"),
+            ServiceKind::optional_with("temporal", move |t| {
+                TemporalService::read(t, programs.clone())
+            }),
         ])
     }
 

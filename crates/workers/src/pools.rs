@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_config::Command;
 use pronghorn_launch::{RelayListener, Storage};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::transport::MethodCallers;
@@ -304,6 +305,11 @@ impl Pools {
             reloading.spawn(async move { pool.reload().await });
         }
         reloading.join_all().await;
+    }
+
+    /// The command of workers whose pool has none.
+    pub fn server_command(&self) -> Option<Command> {
+        self.lock().server.command.clone()
     }
 
     /// What a command is started with that is of no pool: the server's environment, what finds the

@@ -113,13 +113,13 @@ fn each_command_prints_what_the_reference_says() {
 
 #[test]
 fn check_tells_programs_what_it_tells_people() {
-    let site = Site::new().config("version: '3'\ntemporal: {address: 127.0.0.1:7233}\nhttp: {address: 127.0.0.1:0, middleware: [new_relic], pool: {num_workers: 1, command: php worker.php}}\n");
+    let site = Site::new().config("version: '3'\nboltdb: {permissions: 0777}\nhttp: {address: 127.0.0.1:0, middleware: [new_relic], pool: {num_workers: 1, command: php worker.php}}\n");
     let ended = Server::run(&site, &["check", "--json"]);
     assert_eq!(ended.code, Some(2));
     let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
     assert_eq!(said["passed"], false);
     let first = &said["findings"][0];
-    assert!(first["message"].to_string().contains("temporal"), "{said}");
+    assert!(first["message"].to_string().contains("boltdb"), "{said}");
     assert_eq!(first["severity"], "missing", "the worst comes first");
     let text = Server::run(&site, &["check"]).stdout;
     for finding in said["findings"].as_array().expect("a list") {

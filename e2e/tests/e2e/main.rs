@@ -92,6 +92,7 @@ mod superglobals;
 mod supervision;
 mod symfony;
 mod tcp;
+mod temporal;
 mod tls;
 mod trusted_proxies;
 mod upgrade;

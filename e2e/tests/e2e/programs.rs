@@ -39,7 +39,7 @@ fn all(server: &Server) -> Vec<Value> {
     listed["programs"].as_array().expect("a list").clone()
 }
 
-fn processes(server: &Server, name: &str) -> Vec<Value> {
+pub(crate) fn processes(server: &Server, name: &str) -> Vec<Value> {
     let all = all(server);
     let program = all.iter().find(|program| program["name"] == name);
     let processes = program.map(|program| program["processes"].as_array().expect("a list"));
@@ -47,7 +47,7 @@ fn processes(server: &Server, name: &str) -> Vec<Value> {
 }
 
 /// Waits until all processes of a program are in this state.
-fn until(server: &Server, name: &str, state: &str) -> Vec<Value> {
+pub(crate) fn until(server: &Server, name: &str, state: &str) -> Vec<Value> {
     wait_for(&format!("{name} to be {state}"), || {
         let found = processes(server, name);
         let are_there = !found.is_empty() && found.iter().all(|it| it["state"] == state);
@@ -55,12 +55,12 @@ fn until(server: &Server, name: &str, state: &str) -> Vec<Value> {
     })
 }
 
-fn pids(processes: &[Value]) -> Vec<i32> {
+pub(crate) fn pids(processes: &[Value]) -> Vec<i32> {
     let pids = processes.iter().filter_map(|it| it["pid"].as_i64());
     pids.map(|pid| i32::try_from(pid).expect("a pid")).collect()
 }
 
-fn is_there(pid: i32) -> bool {
+pub(crate) fn is_there(pid: i32) -> bool {
     let pid = Pid::from_raw(pid).expect("a pid");
     if test_kill_process(pid).is_err() {
         return false;
@@ -70,7 +70,7 @@ fn is_there(pid: i32) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn is_gone(pid: i32) {
+pub(crate) fn is_gone(pid: i32) {
     wait_for(&format!("the end of {pid}"), || {
         (!is_there(pid)).then_some(())
     });

@@ -455,6 +455,10 @@ const LIVE: &[(&str, &[&str])] = &[
         &["centrifuge", "centrifuge.tls", "centrifuge.pool"],
     ),
     (
+        "roadrunners_program_gets_the_section_and_what_it_needs_beside_it",
+        &["temporal"],
+    ),
+    (
         "a_destroy_timeout_that_a_reload_has_changed_holds_for_the_stop",
         &["endure"],
     ),

@@ -307,7 +307,7 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
          pools:\n    a: {command: nophp worker.php}\n    b: {command: php .}\n    c: {command: php readable.php}\n    \
          d: {mode: fastcgi, root: ., fastcgi: {address: 'unix://none.sock'}}\n  \
          routes: [{path: /a, pool: a}, {path: /b, pool: b}, {path: /c, pool: c}, {path: /d/*, pool: d}]\n\
-         temporal: {address: '127.0.0.1:7233'}\nendure: {print_graph: true}\n",
+         boltdb: {permissions: 0777}\nendure: {print_graph: true}\n",
     );
     let checked = Server::run(&site, &["check"]);
     checked.assert_said_with(
@@ -352,10 +352,13 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
         .file("worker.php", &Site::sdk_worker("return 'x';"))
         .config(
             "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n\
-             temporal: {address: '127.0.0.1:7233'}\n",
+             boltdb: {permissions: 0777}\n",
         );
     let server = Server::start(site);
-    server.logged(&["WARN", "`temporal` is not used yet: Temporal"]);
+    server.logged(&[
+        "WARN",
+        "`boltdb` is not used yet: message queues and caches",
+    ]);
     server.stop();
 }
 

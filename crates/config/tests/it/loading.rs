@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Input, Severity, describe, load};
+use pronghorn_config::{Input, Section, Severity, Table, describe, load};
 use pronghorn_testkit::Directory;
 
 use crate::{Sample, read};
@@ -344,4 +344,51 @@ fn a_secret_that_its_variables_leave_empty_is_a_mistake() {
         let (is_right, said) = said(text);
         assert!(is_right, "{text}: {said}");
     }
+}
+
+/// A section whose other keys are another program's.
+#[derive(Debug)]
+struct Passing {
+    ours: Option<String>,
+    all: pronghorn_config::Map,
+}
+
+impl Section for Passing {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.section_with("theirs", "A section.", |t| Self {
+            ours: t.key("ours", "A text.").optional(),
+            all: t.pass_on("Others are passed on."),
+        })
+    }
+}
+
+#[test]
+fn keys_of_another_program_are_passed_on_and_none_is_unknown() {
+    let text = "theirs: {ours: a, other: {deep: [1, {token: hush}], password: hush}, Size: 5}\n";
+    let resolved = load(&Input::from_text("a.yaml", text)).resolve::<Passing>(Severity::Error);
+    assert!(!resolved.report().has_errors(), "{}", resolved.report());
+    let shown = resolved.effective().to_string();
+    assert!(!shown.contains("hush"), "{shown}");
+    assert!(
+        shown.contains("Size: 5") && shown.contains("passed on"),
+        "{shown}"
+    );
+    let Passing { ours, all } = resolved.settings();
+    assert_eq!(ours.as_deref(), Some("a"));
+    let names: Vec<_> = all
+        .entries
+        .iter()
+        .map(|entry| entry.name.as_str())
+        .collect();
+    assert_eq!(names, ["ours", "other", "Size"]);
+    let reference = describe::<Passing>().to_string();
+    assert!(
+        reference.contains("\nOthers are passed on.\n"),
+        "{reference}"
+    );
+    let schema = pronghorn_config::schema(Passing::read);
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("it is JSON");
+    let theirs = &schema["properties"]["theirs"];
+    assert_eq!(theirs["additionalProperties"], true);
+    assert_eq!(schema["additionalProperties"], false);
 }

@@ -42,7 +42,7 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 19] = [
+pub const CHANNELS: [&str; 20] = [
     "app",
     "http",
     ACCESS,
@@ -56,6 +56,7 @@ pub const CHANNELS: [&str; 19] = [
     "grpc",
     "tcp",
     "centrifuge",
+    "temporal",
     "store",
     "metrics",
     "status",

@@ -134,7 +134,7 @@ impl Settings {
              `state_dir/reports`. `pronghorn crashes` shows them.",
         );
         let (mut services, mut unconfigured) = (Vec::new(), Vec::new());
-        for kind in kinds.iter().filter(|kind| kind.is_there()) {
+        for kind in kinds.iter() {
             match kind.read(t) {
                 Some(service) => services.push((kind.name(), service)),
                 None => unconfigured.push(kind.name()),
@@ -166,9 +166,6 @@ impl Settings {
         check_borders(t, &services);
         check_users(t, &services, &server);
         check_storages(t, &services);
-        for kind in kinds.iter().filter(|kind| !kind.is_there()) {
-            _ = kind.read(t); // it says so, and there is nothing to start
-        }
         not_yet(t);
         Self {
             compat,
