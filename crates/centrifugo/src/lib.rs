@@ -17,6 +17,7 @@ mod metrics;
 mod proxy;
 mod service;
 mod settings;
+mod shown;
 
 pub use service::CentrifugoService;
 pub use settings::{ApiSettings, CentrifugoSettings, ProxyKey};

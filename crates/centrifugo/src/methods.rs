@@ -10,6 +10,7 @@ use pronghorn_plugin_api::rpc::{
 use serde::{Deserialize, Serialize};
 
 use crate::api::Api;
+use crate::shown::ApiCalls;
 
 /// Methods of the API in Centrifugo 6.9, and `RateLimit`, which RoadRunner has besides.
 const METHODS: [&str; 41] = [
@@ -75,13 +76,15 @@ impl Outcome for Message {
 #[derive(Clone)]
 struct ApiFor {
     api: Arc<ArcSwap<Api>>,
+    calls: ApiCalls,
     caller: Caller,
 }
 
-pub(crate) fn add(methods: &Methods, api: &Arc<ArcSwap<Api>>) {
-    let api = api.clone();
+pub(crate) fn add(methods: &Methods, api: &Arc<ArcSwap<Api>>, calls: &ApiCalls) {
+    let (api, calls) = (api.clone(), calls.clone());
     let methods = methods.service_by_caller("centrifuge", move |caller| ApiFor {
         api: api.clone(),
+        calls: calls.clone(),
         caller: caller.clone(),
     });
     for name in METHODS {
@@ -92,7 +95,9 @@ pub(crate) fn add(methods: &Methods, api: &Arc<ArcSwap<Api>>) {
 async fn ask(name: &'static str, on: ApiFor, message: Message) -> Result<Message, Failure> {
     let api = on.api.load_full();
     let reply: Result<Bytes, _> = api.ask(name, message.0.0).await;
-    let reply = reply.map_err(|error| Failure::new(error.to_string()))?;
+    let reply = reply.map_err(|error| error.to_string());
+    on.calls.ended(reply.as_ref().err().map(String::as_str));
+    let reply = reply.map_err(Failure::new)?;
     on.caller.reserve(reply.len()).await;
     Ok(Message(Binary(reply)))
 }

@@ -19,6 +19,9 @@ pub(crate) const METHODS: [&str; 11] = [
     "MapRemove",
     "SharedPollRefresh",
 ];
+/// The names of two metrics, which the admin page shows as well.
+pub(crate) const CALLS: &str = "calls_total";
+pub(crate) const IN_PROGRESS: &str = "calls_in_progress";
 /// Stands for methods of later releases: a caller could make up any number of them.
 const OTHER: &str = "other";
 
@@ -36,7 +39,7 @@ impl Metrics {
         let registry = registry.named("centrifugo");
         Self {
             calls: registry.family(
-                "calls_total",
+                CALLS,
                 "Calls of Centrifugo by method and status.",
                 ["method", "status"],
                 (METHODS.len() + 1) * Code::ALL.len(),
@@ -47,7 +50,7 @@ impl Metrics {
                 ["method"],
                 METHODS.len() + 1,
             ),
-            under_way: registry.gauge("calls_in_progress", "Calls that have not ended."),
+            under_way: registry.gauge(IN_PROGRESS, "Calls that have not ended."),
         }
     }
 

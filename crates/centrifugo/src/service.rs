@@ -30,6 +30,7 @@ use crate::methods;
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
 use crate::settings::{ApiSettings, CentrifugoSettings};
+use crate::shown::{ApiCalls, Status};
 
 /// The name of the service, of its pool, and of its sockets for the next process.
 const CENTRIFUGE: &str = "centrifuge";
@@ -127,7 +128,18 @@ async fn start(settings: CentrifugoSettings, context: &Context) -> Result<Centri
     let mut inherited = context.sockets.take(CENTRIFUGE);
     let (at, access) = (&settings.listen, Access::OWNER_AND_GROUP);
     let listener = Listener::configured(CENTRIFUGE, at, access, &mut inherited, context)?;
-    methods::add(&context.rpc, &api);
+    let calls = ApiCalls::default();
+    methods::add(&context.rpc, &api, &calls);
+    let status = Status {
+        proxy: listener.url().replacen("http", "grpc", 1),
+        api: api.clone(),
+        calls,
+        registry: context.metrics.clone(),
+    };
+    let schema = include_str!("page.json");
+    context.pages.add("centrifugo", schema, move || {
+        std::future::ready(status.page())
+    });
     open_files::raise();
     let owner = context.users.of_server().map(|(_, user)| user.clone());
     let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);

@@ -442,14 +442,17 @@ fn an_upgrade_takes_the_listener_over() {
 #[test]
 fn it_is_ready_with_its_workers_and_counts_calls() {
     let site = Site::new();
-    let (metrics, status) = (free_address(), free_address());
-    let address = free_address();
+    let (metrics, status, admin) = (free_address(), free_address(), free_address());
+    let (address, api) = (free_address(), free_address());
     let site = site.config(&format!(
         "version: '3'\n\
          server: {{command: php {}}}\n\
          http: {{address: '127.0.0.1:0', pool: {{num_workers: 1, command: php {}}}}}\n\
          metrics: {{address: '{metrics}'}}\nstatus: {{address: '{status}'}}\n\
-         centrifuge: {{proxy_address: 'tcp://{address}', pool: {{num_workers: 1}}}}\n",
+         admin: {{listen: '{admin}'}}\nrpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+         logs: {{level: debug}}\n\
+         centrifuge: {{proxy_address: 'tcp://{address}', grpc_api_address: '{api}', \
+           pool: {{num_workers: 1}}}}\n",
         Site::fixture("foreign/centrifugo.php").display(),
         Site::fixture("foreign/worker.php").display(),
     ));
@@ -467,6 +470,23 @@ fn it_is_ready_with_its_workers_and_counts_calls() {
     }
     let ready = Connection::open(status).get("/ready?plugin=centrifuge");
     assert_eq!(ready.status, 200);
+    // The admin page has both directions.
+    let failed = Rpc::connect(&server).call("centrifuge.Info", "\"\"");
+    assert!(failed.contains("code = Unavailable"), "{failed}");
+    let page = Connection::open(admin).get("/api/v1/centrifugo").text();
+    let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
+    assert_eq!(page["proxy"]["address"], format!("grpc://{address}"));
+    assert_eq!(page["proxy"]["in_progress"], 0);
+    let calls = page["proxy"]["calls"].as_array().expect("a list");
+    let call = serde_json::json!({"method": "RPC", "status": "Unknown", "count": 1});
+    assert!(calls.contains(&call), "{page}");
+    let of_api = &page["api"];
+    assert_eq!(
+        (&of_api["calls"], &of_api["failures"]),
+        (&1.into(), &1.into())
+    );
+    let why = of_api["last_failure"]["why"].as_str().expect("a text");
+    assert!(why.contains("Unavailable"), "{why}");
     drop(client);
     server.stop();
 }
