@@ -102,7 +102,7 @@ pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<
 enum Taken {
     /// Nothing that is secret.
     Nothing,
-    /// `--password`, `-token`, `-p`.
+    /// `--password`, `-token`, `-p` of mysql.
     Secret,
     /// A user and a password: `-u` and `--user` of curl and others.
     Login,
@@ -116,7 +116,6 @@ impl Taken {
         match option {
             _ if takes(|program| program.secrets) => Self::Secret,
             _ if takes(|program| program.logins) => Self::Login,
-            "-p" => Self::Secret,
             "-u" | "-U" | "--user" | "--proxy-user" => Self::Login,
             _ if option.starts_with('-') && !option.contains('=') && is_secret(option) => {
                 Self::Secret
@@ -157,11 +156,6 @@ fn masked_option(word: &str, program: Option<&Program>) -> Option<String> {
         && !is_key_file(value)
     {
         return (!value.is_empty()).then(|| format!("{option}={MASK}"));
-    }
-    // Options of openssl, which take `pass:SECRET`.
-    let takes_next = ["-passin", "-passout"].contains(&word);
-    if let Some(secret) = word.strip_prefix("-p").filter(|_| !takes_next) {
-        return (!secret.is_empty()).then(|| format!("-p{MASK}"));
     }
     let option = ["--user=", "--proxy-user=", "-u", "-U"]
         .into_iter()
@@ -559,6 +553,17 @@ mod tests {
             ("curl --user=me:hush -u me", "curl --user=me:*** -u me"),
             ("sh -c 'x --token hush'", "sh -c 'x --token ***'"),
             ("API_KEY='hu sh' php", "API_KEY=*** php"),
+            // Without such a program, it means something else.
+            ("sh -c 'mkdir -p var'", "sh -c 'mkdir -p var'"),
+            (
+                "ssh -p 2222 host; php -pages",
+                "ssh -p 2222 host; php -pages",
+            ),
+            ("mkdir -p a && mysql -phush", "mkdir -p a && mysql -p***"),
+            (
+                "/usr/bin/mariadb-dump -p hush",
+                "/usr/bin/mariadb-dump -p ***",
+            ),
             ("sk_live_abc", "***"),
             ("x --id=ghp_abc", "x --id=***"),
             ("eyJhbGci.eyJzdWIi.sig-nature_", "***"),
