@@ -48,6 +48,8 @@ struct Program<'a> {
     file: &'a Path,
     name: String,
     count: u64,
+    /// The number of its first process.
+    first: u64,
 }
 
 impl SupervisedPrograms {
@@ -145,11 +147,13 @@ impl SupervisedPrograms {
                 .find(|it| it.key == key)
                 .map(|it| it.value.as_str())
         };
-        let count = get("numprocs").and_then(|it| it.parse().ok()).unwrap_or(1);
+        let number = |key: &str| get(key).and_then(|it| it.parse::<u64>().ok());
+        let count = number("numprocs").unwrap_or(1);
         let program = Program {
             file,
             name: name.to_owned(),
             count,
+            first: number("numprocs_start").unwrap_or(0),
         };
         let mut keys = Tree::default();
         keys.set("command", ""); // first, whatever comes first there
@@ -183,7 +187,8 @@ impl SupervisedPrograms {
                     true
                 }
                 ("process_name" | "autorestart" | "redirect_stderr", _) => true,
-                ("numprocs_start", _) => value == "0",
+                // It stands in the command, where that names the number.
+                ("numprocs_start", _) => number.is_ok(),
                 ("directory", Some(text)) => {
                     keys.set("directory", text.as_text());
                     true
@@ -263,6 +268,14 @@ impl SupervisedPrograms {
                     }
                     None => false,
                 },
+                // The file of the output takes both streams.
+                ("stderr_logfile" | "stderr_logfile_maxbytes" | "stderr_logfile_backups", _) => {
+                    let redirects = get("redirect_stderr").is_some_and(is_true);
+                    let file = get("stderr_logfile").unwrap_or("AUTO");
+                    let is_default = ["AUTO", "syslog"].contains(&file);
+                    let is_same = get("stdout_logfile") == Some(file);
+                    redirects || is_default || is_same || file.starts_with("/dev/")
+                }
                 (key, expanded) if key.starts_with("stdout_") => {
                     let expanded = expanded.as_ref().map(ExpandedText::as_text);
                     take_output(key, value, expanded.as_deref(), &mut output)
@@ -382,13 +395,22 @@ impl Program<'_> {
             match name {
                 "program_name" | "group_name" => out.push_str(&without_variables(&self.name)),
                 "here" => {
-                    let here = self.file.parent().unwrap_or_else(|| Path::new(""));
+                    // The configuration may be read from another directory.
+                    let file = std::path::absolute(self.file);
+                    let file = file.as_deref().unwrap_or(self.file);
+                    let here = file.parent().unwrap_or_else(|| Path::new(""));
                     out.push_str(&without_variables(&here.display().to_string()));
                 }
                 "numprocs" => out.push_str(&self.count.to_string()),
-                "process_num" if self.count <= 1 => out.push('0'),
+                "process_num" if self.count <= 1 => out.push_str(&self.first.to_string()),
                 "process_num" => {
-                    out.push_str("$$PRONGHORN_PROGRAM_INDEX");
+                    match self.first {
+                        0 => out.push_str("$$PRONGHORN_PROGRAM_INDEX"),
+                        first => {
+                            let sum = format!("$((PRONGHORN_PROGRAM_INDEX+{first}))");
+                            out.push_str(&sum);
+                        }
+                    }
                     has_index = true;
                 }
                 _ => {
@@ -532,7 +554,7 @@ mod tests {
              stderr_logfile=/tmp/e\nnumprocs_start=1\n[group:all]\nprograms=messenger\n",
         );
         for part in [
-            "command: [sh, \"-c\", \"exec php bin/console messenger:consume async --limit=$$PRONGHORN_PROGRAM_INDEX\"]",
+            "command: [sh, \"-c\", \"exec php bin/console messenger:consume async --limit=$((PRONGHORN_PROGRAM_INDEX+1))\"]",
             "restart: on-failure",
             "start_time: \"0s\"",
             "max_failures: 11",
@@ -552,9 +574,25 @@ mod tests {
                 "a.conf:1: `[supervisord]`",
                 "a.conf:12: `serverurl=AUTO`",
                 "e`",
-                "a.conf:14: `numprocs_start=1`",
                 "a.conf:15: `[group:all]`"
             ]
+        );
+    }
+
+    #[test]
+    fn the_file_of_errors_is_taken_where_it_is_that_of_the_output() {
+        let left = |more: &str| made(&format!("[program:a]\ncommand=sleep 1\n{more}\n")).1;
+        for taken in [
+            "stderr_logfile=AUTO\nstderr_logfile_maxbytes=0",
+            "stderr_logfile=/dev/stderr\nstderr_logfile_maxbytes=0",
+            "stdout_logfile=/x.log\nstderr_logfile=/x.log",
+            "redirect_stderr=true\nstderr_logfile=/y.log",
+        ] {
+            assert_eq!(left(taken), [""; 0], "{taken}");
+        }
+        assert_eq!(
+            left("stdout_logfile=/x.log\nstderr_logfile=/y.log").len(),
+            1
         );
     }
 
