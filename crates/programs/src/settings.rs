@@ -185,7 +185,10 @@ impl ProgramSettings {
             directory: None,
             user: None,
             group: None,
-            limits: Limits::default(),
+            limits: Limits {
+                dies_with_server: true,
+                ..Limits::default()
+            },
             max_memory: None,
             order: 0,
             autostart: true,
@@ -562,6 +565,7 @@ fn read_limits(t: &mut Table<'_>) -> Limits {
             .range(16..=1_048_576)
             .optional(),
         umask: umask.map(|umask| umask.0),
+        dies_with_server: true,
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Permissions that new files do not get.
     pub umask: Option<u32>,
+    /// It is killed if the server is. Others are asked to end, which they may ignore.
+    pub dies_with_server: bool,
 }
 
 impl Limits {
@@ -363,7 +365,12 @@ fn prepare_child(
     }
     // After the change of user, which clears it. SIGTERM and not SIGKILL: an application with a
     // handler may finish what it is at; one without is gone at once.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    let signal = if limits.dies_with_server {
+        rustix::process::Signal::KILL
+    } else {
+        rustix::process::Signal::TERM
+    };
+    rustix::process::set_parent_process_death_signal(Some(signal))?;
     if rustix::process::getppid() != Some(parent) {
         // The server died in between, so the signal will never come.
         return Err(io::ErrorKind::BrokenPipe.into());
