@@ -67,7 +67,7 @@ weekly: ## What seldom finds something, or takes long: the extension under valgr
 	TESTS=valgrind scripts/build-extension
 	cargo test -p pronghorn-ring --features model
 	scripts/planted-bugs
-	cargo test --workspace --test e2e -- --ignored queue_model:: chain:: from_others:: tcp::
+	cargo test --workspace --test e2e -- --ignored queue_model:: chain:: from_others:: tcp:: programs::
 	$(MAKE) test-brokers
 	$(MAKE) test-strangers
 	$(MAKE) check-deploy

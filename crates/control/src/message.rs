@@ -141,7 +141,8 @@ pub struct Reset {
     pub pool: String,
     /// Milliseconds.
     pub took: u64,
-    /// The workers that there are now, and the generation of the newest.
+    /// The workers that there are now, and the generation of the newest; processes of programs have
+    /// none, which is 0.
     pub workers: u64,
     pub generation: u64,
     /// Why the old workers go on; may have several lines.
@@ -172,6 +173,9 @@ pub struct Status {
     #[serde(default)]
     pub pending: Option<String>,
     pub pools: Vec<PoolStatus>,
+    /// The number of processes of programs in each state.
+    #[serde(default)]
+    pub programs: Vec<Counter>,
     /// What else a reset can name.
     #[serde(default)]
     pub caches: Vec<String>,
@@ -250,6 +254,9 @@ pub struct Worker {
     pub memory: u64,
     /// Processor time since its start, in milliseconds.
     pub cpu: u64,
+    /// The command of a program, as it was written; none for a PHP worker.
+    #[serde(default)]
+    pub command: Option<String>,
     /// The request that it is at.
     pub request: Option<UnderWay>,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{BoxFuture, lock};
 
 /// One process, or the place of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,25 +32,92 @@ pub struct ProcessReport {
 
 type Source = Arc<dyn Fn() -> Vec<ProcessReport> + Send + Sync>;
 
+/// Replaces the processes of the program of this name.
+type Restart = Arc<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// The processes of a server, by the services that have them. Clones are the same ones.
 #[derive(Clone, Default)]
-pub struct Processes(Arc<Mutex<Vec<(&'static str, Source)>>>);
+pub struct Processes(Arc<Mutex<Vec<Owner>>>);
+
+#[derive(Clone)]
+struct Owner {
+    service: &'static str,
+    source: Source,
+    restart: Restart,
+}
+
+/// A program whose processes can be replaced.
+#[derive(Clone)]
+pub struct Restartable {
+    /// Its name.
+    pub group: String,
+    owner: Owner,
+}
+
+impl Restartable {
+    /// Replaces its processes one by one.
+    ///
+    /// # Errors
+    ///
+    /// Why a process did not come up.
+    pub async fn restart(&self) -> Result<(), String> {
+        (self.owner.restart)(self.group.clone()).await
+    }
+
+    /// The number of its processes.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let reports = (self.owner.source)();
+        let own = reports.iter().filter(|report| report.group == self.group);
+        own.filter(|report| report.pid > 0).count()
+    }
+}
+
+impl fmt::Debug for Restartable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Restartable").field(&self.group).finish()
+    }
+}
 
 impl Processes {
-    /// The service that has some says how they are asked. It is asked on any thread, and must not
-    /// wait.
-    pub fn answer_with(
+    /// The service that has some says how they are asked, and how those of a program are replaced.
+    /// It is asked on any thread, and must not wait.
+    pub fn answer_with<F>(
         &self,
         service: &'static str,
         source: impl Fn() -> Vec<ProcessReport> + Send + Sync + 'static,
-    ) {
-        lock(&self.0).push((service, Arc::new(source)));
+        restart: impl Fn(String) -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        lock(&self.0).push(Owner {
+            service,
+            source: Arc::new(source),
+            restart: Arc::new(move |group| Box::pin(restart(group))),
+        });
+    }
+
+    /// The programs that a name means: all of a service, or the one of this name.
+    #[must_use]
+    pub fn restartable(&self, name: &str) -> Vec<Restartable> {
+        let mut found: Vec<Restartable> = Vec::new();
+        let owners = lock(&self.0).clone();
+        for owner in owners {
+            for ProcessReport { group, .. } in (owner.source)() {
+                let is_meant = owner.service == name || group == name;
+                if is_meant && found.last().is_none_or(|last| last.group != group) {
+                    let owner = owner.clone();
+                    found.push(Restartable { group, owner });
+                }
+            }
+        }
+        found
     }
 
     /// The services that have some.
     #[must_use]
     pub fn services(&self) -> Vec<&'static str> {
-        lock(&self.0).iter().map(|(service, _)| *service).collect()
+        lock(&self.0).iter().map(|owner| owner.service).collect()
     }
 
     /// The processes of a service. None where it has none, or there is no such service.
@@ -58,8 +125,8 @@ impl Processes {
     pub fn of(&self, service: &str) -> Option<Vec<ProcessReport>> {
         let found = lock(&self.0)
             .iter()
-            .find(|(known, _)| *known == service)
-            .map(|(_, source)| source.clone());
+            .find(|owner| owner.service == service)
+            .map(|owner| owner.source.clone());
         found.map(|source| source())
     }
 }
@@ -74,11 +141,40 @@ impl fmt::Debug for Processes {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn a_name_is_that_of_a_service_or_of_a_program() {
+        let processes = Processes::default();
+        let report = |group: &str, pid| ProcessReport {
+            group: group.to_owned(),
+            pid,
+            ..ProcessReport::default()
+        };
+        let restarted = async |group: String| match group.as_str() {
+            "a" => Ok(()),
+            group => Err(format!("{group} did not come up")),
+        };
+        let source = move || vec![report("a", 1), report("a", 0), report("b", 2)];
+        processes.answer_with("service", source, restarted);
+        let names = |name| {
+            let found = processes.restartable(name).into_iter();
+            found.map(|it| it.group).collect::<Vec<_>>()
+        };
+        assert_eq!(names("service"), ["a", "b"]);
+        assert_eq!(names("b"), ["b"]);
+        assert_eq!(names("http"), [""; 0]);
+        let found = processes.restartable("service");
+        assert_eq!(found[0].count(), 1);
+        assert_eq!(found[0].restart().await, Ok(()));
+        let failed = Err("b did not come up".to_owned());
+        assert_eq!(found[1].restart().await, failed);
+    }
+
     #[test]
     fn processes_are_those_of_their_service() {
         let processes = Processes::default();
         assert_eq!(processes.of("service"), None);
-        processes.answer_with("service", || vec![ProcessReport::default()]);
+        let restart = |_| std::future::ready(Ok(()));
+        processes.answer_with("service", || vec![ProcessReport::default()], restart);
         assert_eq!(processes.services(), ["service"]);
         assert_eq!(
             processes.of("service"),

@@ -26,6 +26,7 @@ use crate::instance::Surroundings;
 use crate::methods;
 use crate::metrics;
 use crate::notify;
+use crate::program::Idle;
 use crate::programs::{Programs, user};
 use crate::settings::ProgramSettings;
 use crate::shown::reports;
@@ -208,7 +209,18 @@ pub(crate) async fn start(
     metrics::add(channel, &context.metrics, &programs);
     let shown = programs.clone();
     let processes = context.health.processes();
-    processes.answer_with(channel.name(), move || reports(&shown));
+    let restarted = programs.clone();
+    processes.answer_with(
+        channel.name(),
+        move || reports(&shown),
+        move |name| {
+            let found = restarted.get(&name);
+            async move {
+                let program = found.map_err(|error| error.to_string())?;
+                program.replace(program.spec(), Idle::Starts).await
+            }
+        },
+    );
     let asked = programs.clone();
     let ready = move || asked.ready().map_err(|why| NotReady(why.into()));
     // A server is not to be restarted for what it restarts itself.

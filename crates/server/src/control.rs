@@ -12,7 +12,7 @@ use pronghorn_control::{
     Steering, Surroundings, Tell, WorkersOf, serve,
 };
 use pronghorn_plugin_api::rpc::{Caller, Encoding, Methods};
-use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
+use pronghorn_plugin_api::{Caches, Configuration, Health, Question, Restartable};
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, newest_generation};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::VERSION;
 use crate::log_readers::LogReaders;
 use crate::logs::Newest;
-use crate::views::{pool_status, processes_of, workers_of};
+use crate::views::{pool_status, processes_of, program_status, workers_of};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -196,6 +196,13 @@ impl Steerable for Shared {
                         answer.tell(Tell::Emptied { cache }).await;
                     }
                     let Some(of) = of else { return Ok(()) };
+                    let (programs, of) = self.programs(of);
+                    for program in programs {
+                        let pool = program.group.clone();
+                        answer.tell(Tell::Resetting { pool }).await;
+                        answer.tell(Tell::Reset(restart(&program).await)).await;
+                    }
+                    let Some(of) = of else { return Ok(()) };
                     // One after the other: each boots as many workers as the machine can at once.
                     for workers in &self.named(&of)? {
                         let pool = workers.name().to_owned();
@@ -289,6 +296,25 @@ impl Shared {
         (emptied, (!is_done).then_some(names))
     }
 
+    /// The programs of these names, and the names that are left; None where there were programs
+    /// alone. Without a name there are none: a program may take an hour for its stop.
+    fn programs(&self, mut names: Vec<String>) -> (Vec<Restartable>, Option<Vec<String>>) {
+        let Some(serving) = self.serving.get().filter(|_| !names.is_empty()) else {
+            return (Vec::new(), Some(names));
+        };
+        let mut programs: Vec<Restartable> = Vec::new();
+        names.retain(|name| {
+            let found = serving.health.processes().restartable(name);
+            let is_other = found.is_empty();
+            let is_new = |it: &Restartable| programs.iter().all(|known| known.group != it.group);
+            let new: Vec<_> = found.into_iter().filter(is_new).collect();
+            programs.extend(new);
+            is_other
+        });
+        let is_done = names.is_empty();
+        (programs, (!is_done).then_some(names))
+    }
+
     /// The processes beside workers of these names, of all for none, and the names that are left;
     /// None where there were such processes alone.
     fn processes(&self, mut names: Vec<String>) -> (Vec<WorkersOf>, Option<Vec<String>>) {
@@ -355,6 +381,9 @@ impl Shared {
             not_alive: self.wrong(Question::Alive),
             pending: serving.and_then(|serving| serving.configuration.pending()),
             pools,
+            programs: serving.map_or_else(Vec::new, |serving| {
+                program_status(serving.health.processes())
+            }),
             caches: serving
                 .map(|serving| serving.caches.names())
                 .unwrap_or_default()
@@ -419,6 +448,19 @@ async fn reset(workers: &PoolHandle) -> Reset {
         workers: new.count() as u64,
         generation,
         failed: failed.map(|why| why.to_string()),
+    }
+}
+
+/// Programs have no generations.
+async fn restart(program: &Restartable) -> Reset {
+    let start = Instant::now();
+    let failed = program.restart().await.err();
+    Reset {
+        pool: program.group.clone(),
+        took: millis(start.elapsed()),
+        workers: program.count() as u64,
+        generation: 0,
+        failed,
     }
 }
 

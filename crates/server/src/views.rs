@@ -56,6 +56,24 @@ pub(crate) fn processes_of(processes: &Processes) -> Vec<WorkersOf> {
     groups
 }
 
+/// The number of processes in each state.
+pub(crate) fn program_status(processes: &Processes) -> Vec<Counter> {
+    let mut counters: Vec<Counter> = Vec::new();
+    for service in processes.services() {
+        for report in processes.of(service).unwrap_or_default() {
+            match counters.iter_mut().find(|known| known.name == report.state) {
+                Some(known) => known.count += 1,
+                None => counters.push(Counter {
+                    name: report.state,
+                    count: 1,
+                }),
+            }
+        }
+    }
+    counters.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+    counters
+}
+
 fn process(report: &ProcessReport) -> Worker {
     Worker {
         pid: report.pid,
@@ -65,6 +83,7 @@ fn process(report: &ProcessReport) -> Worker {
         started: millis(report.started),
         memory: report.memory,
         cpu: millis(report.cpu),
+        command: Some(report.command.clone()),
         ..Worker::default()
     }
 }
@@ -82,6 +101,7 @@ fn worker(facts: &WorkerFacts) -> Worker {
         executions: info.executions,
         memory: facts.memory(),
         cpu: millis(facts.cpu()),
+        command: None,
         request: info.request.as_ref().map(|request| UnderWay {
             what: request.what.chars().take(LONGEST_REQUEST).collect(),
             age: millis(request.age),

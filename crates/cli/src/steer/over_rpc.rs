@@ -39,6 +39,9 @@ struct Process {
     #[serde(rename = "CPUPercent")]
     cpu_percent: f64,
     status_str: String,
+    /// Empty for PHP workers.
+    #[serde(default)]
+    command: String,
     /// RoadRunner does not say.
     transport: Option<String>,
 }
@@ -94,6 +97,7 @@ fn row(process: Process) -> Row {
         cpu: None,
         load: process.cpu_percent,
         age: created.elapsed().unwrap_or_default(),
+        command: Some(process.command).filter(|command| !command.is_empty()),
         request: None,
     }
 }

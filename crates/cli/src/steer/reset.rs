@@ -90,6 +90,15 @@ async fn own(task: &Task<'_>, client: &mut Client, of: &[String]) -> Result<Exit
     let show = |reset: &Reset| match &reset.failed {
         Some(why) => exit = failed(&format!("{}\nThe old workers go on.", lines(why))),
         None if is_silent => {}
+        None if reset.generation == 0 => say(&format!(
+            "{}: {} after {}\n",
+            line(&reset.pool),
+            match reset.workers {
+                1 => "1 new process".to_owned(),
+                processes => format!("{processes} new processes"),
+            },
+            short_time(Duration::from_millis(reset.took))
+        )),
         None => say(&format!(
             "{}: {} of generation {} after {}\n",
             line(&reset.pool),

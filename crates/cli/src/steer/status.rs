@@ -91,6 +91,10 @@ fn report(status: &Status) -> String {
     for pool in &status.pools {
         entry("pool", Some(pool_report(pool)));
     }
+    let states = status.programs.iter();
+    let states = states.map(|state| format!("{} {}", count(state.count), state.name));
+    let states: Vec<String> = states.collect();
+    entry("programs", (!states.is_empty()).then(|| states.join(", ")));
     out
 }
 
@@ -156,6 +160,10 @@ mod tests {
             not_alive: None,
             pending: Some("`http.threads`, from a restart on".to_owned()),
             pools: vec![pool],
+            programs: vec![Counter {
+                name: "running".to_owned(),
+                count: 3,
+            }],
             caches: Vec::new(),
         };
         assert_eq!(
@@ -166,7 +174,8 @@ mod tests {
              pending  `http.threads`, from a restart on\n\
              data     /var/lib/pronghorn\n\
              http     http://127.0.0.1:8080\n\
-             pool     default: 4 workers, 1 busy, 2 calls waiting for 0.3s, generation 3\n           12,345 client_gone\n"
+             pool     default: 4 workers, 1 busy, 2 calls waiting for 0.3s, generation 3\n           12,345 client_gone\n\
+             programs 3 running\n"
         );
         let broken = Status {
             not_alive: None,

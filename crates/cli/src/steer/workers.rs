@@ -54,6 +54,7 @@ fn to_json(view: &View) -> Value {
             "memory_bytes": row.memory,
             "cpu_ms": row.cpu,
             "load_percent": row.load,
+            "command": row.command,
             "age_ms": milliseconds(row.age),
             "request": request,
         })
@@ -140,6 +141,7 @@ fn row(worker: Worker) -> Row {
         cpu: Some(worker.cpu),
         load: load(Duration::from_millis(worker.cpu), age),
         age,
+        command: worker.command,
         request: worker
             .request
             .map(|request| (request.what, Duration::from_millis(request.age))),

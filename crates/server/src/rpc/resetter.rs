@@ -1,4 +1,4 @@
-//! `resetter`: new workers in place of the old ones, and caches that are emptied.
+//! `resetter`: new workers and processes in place of the old ones, and caches that are emptied.
 
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 
@@ -9,7 +9,7 @@ pub(super) fn add(methods: &Methods, operated: &Operated) {
     resetter.add("List", async |operated: Operated, _: bool| {
         let caches = operated.caches.names().into_iter().map(ToOwned::to_owned);
         Ok(operated
-            .names()
+            .with_processes()
             .into_iter()
             .chain(caches)
             .collect::<Vec<_>>())
@@ -22,15 +22,22 @@ async fn reset(operated: Operated, name: String) -> Result<bool, Failure> {
     if operated.caches.forget(&name) {
         return Ok(true);
     }
-    let Some(pools) = operated.pools(&name) else {
+    let programs = operated.health.processes().restartable(&name);
+    let pools = operated.pools(&name);
+    if pools.is_none() && programs.is_empty() {
         return Err(Failure::new(format!(
             "resetter_rpc_reset:\n\tresetter_plugin_reset_by_name: no such plugin: {name}"
         )));
-    };
+    }
     let mut failures = Vec::new();
-    for pool in pools {
+    for program in programs {
+        if let Err(why) = program.restart().await {
+            failures.push(format!("{}: {why}", program.group));
+        }
+    }
+    for pool in pools.unwrap_or_default() {
         if let Err(why) = pool.reload().await {
-            failures.push(why);
+            failures.push(why.to_string());
         }
     }
     if failures.is_empty() {

@@ -37,6 +37,8 @@ pub(super) struct Row {
     /// Of one processor, in percent.
     pub(super) load: f64,
     pub(super) age: Duration,
+    /// None of a PHP worker.
+    pub(super) command: Option<String>,
     pub(super) request: Option<(String, Duration)>,
 }
 
@@ -274,7 +276,10 @@ pub(super) fn roadrunners(views: &[View]) -> String {
         let of_plugin = views.iter().filter(|view| view.plugin == plugin);
         let mut rows: Vec<&Row> = of_plugin.flat_map(|view| &view.rows).collect();
         rows.sort_by_key(|row| row.pid);
-        if !rows.is_empty() {
+        if rows.iter().any(|row| row.command.is_some()) {
+            rows.retain(|row| row.pid > 0);
+            out.push_str(&roadrunners_programs(plugin, &rows));
+        } else if !rows.is_empty() {
             out.push_str(&roadrunners_table(plugin, &rows));
         }
     }
@@ -297,6 +302,21 @@ fn roadrunners_table(plugin: &str, rows: &[&Row]) -> String {
         ]
     };
     let heads = ["PID", "STATUS", "EXECS", "MEMORY", "CPU %", "CREATED"];
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    format!("Workers of [{}]:\n{}", line(plugin), boxes(heads, &rows))
+}
+
+/// RoadRunner's table for processes that are no PHP workers.
+fn roadrunners_programs(plugin: &str, rows: &[&Row]) -> String {
+    let cells = |row: &&Row| {
+        [
+            row.pid.to_string(),
+            size(row.memory),
+            format!("{:.2}", row.load),
+            line(row.command.as_deref().unwrap_or_default()),
+        ]
+    };
+    let heads = ["PID", "MEMORY", "CPU %", "COMMAND"];
     let rows: Vec<_> = rows.iter().map(cells).collect();
     format!("Workers of [{}]:\n{}", line(plugin), boxes(heads, &rows))
 }
