@@ -473,7 +473,12 @@ fn it_is_ready_with_its_workers_and_counts_calls() {
     // The admin page has both directions.
     let failed = Rpc::connect(&server).call("centrifuge.Info", "\"\"");
     assert!(failed.contains("code = Unavailable"), "{failed}");
-    let page = Connection::open(admin).get("/api/v1/centrifugo").text();
+    let mut asking = Connection::open(admin);
+    // Another host is refused: a page of somebody else's could ask so.
+    asking.send(format!(
+        "GET /api/v1/centrifugo HTTP/1.1\r\nHost: {admin}\r\n\r\n"
+    ));
+    let page = asking.response().text();
     let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
     assert_eq!(page["proxy"]["address"], format!("grpc://{address}"));
     assert_eq!(page["proxy"]["in_progress"], 0);
