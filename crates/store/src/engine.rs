@@ -92,6 +92,8 @@ enum State {
         database: Database,
         size: u64,
         room: Arc<Room>,
+        /// The size when there was room for more, or at the start: the file holds as much.
+        fits: u64,
         shortage: Option<Shortage>,
     },
     /// The engine refuses all further work after a failure of the disk. What is there is read by
@@ -144,6 +146,7 @@ impl Engine {
             database,
             size,
             room,
+            fits,
             shortage,
         } = &mut self.state
         else {
@@ -153,6 +156,7 @@ impl Engine {
         let limits = Limits {
             most: self.limit,
             room,
+            fits,
             shortage,
         };
         let mut refused = vec![None; group.len()];
@@ -261,8 +265,9 @@ impl Engine {
             return Ok(state);
         }
         let mut state = try_with(SMALL_PROBE)?;
-        if let State::Open { shortage, .. } = &mut state {
-            *shortage = Some(Shortage { most: 0, left: 0 });
+        if let State::Open { shortage, size, .. } = &mut state {
+            let most = *size - *size / 4;
+            *shortage = Some(Shortage { most, left: 0 });
         }
         Ok(state)
     }
@@ -317,6 +322,7 @@ fn open(path: &Path, volume: &dyn Volume) -> Result<State, OpenError> {
         database,
         size,
         room,
+        fits: size,
         shortage: None,
     })
 }
@@ -385,6 +391,7 @@ fn share(held: u64, free: u64, most: u64) -> u64 {
 struct Limits<'l> {
     most: u64,
     room: &'l Room,
+    fits: &'l mut u64,
     shortage: &'l mut Option<Shortage>,
 }
 
@@ -412,13 +419,15 @@ impl Limits<'_> {
         let added = then.saturating_sub(began);
         if self.room.has(added.saturating_mul(PAGES_PER_BYTE)) {
             *self.shortage = None;
+            *self.fits = began;
             return Ok(());
         }
         let left = self.room.left();
         let shortage = self.shortage.get_or_insert_with(|| {
             tracing::warn!(target: "store", "the volume is full: nothing is added any more; what is there goes on");
             // The engine does not find every page that is free.
-            let most = began - began / 8;
+            let fits = began.max(*self.fits);
+            let most = fits - fits / 8;
             Shortage { most, left }
         });
         shortage.note(left, began);

@@ -808,6 +808,40 @@ async fn on_a_full_volume_what_is_there_is_read_and_removed_and_then_there_is_ro
     }
 }
 
+/// The next process opens the file while the volume is full.
+#[tokio::test]
+async fn a_volume_that_the_store_filled_has_room_once_all_is_removed_after_a_restart() {
+    let disk = Disk::default();
+    disk.0.capacity.store(3 << 20, Relaxed);
+    let start = || {
+        let keeper = Keeper::Here(disk.engine().unwrap(), None);
+        Store::start(keeper, Foreign::default()).unwrap()
+    };
+    let value: &'static [u8] = vec![7; 20_000].leak();
+    let store = start();
+    let mut count = 0;
+    while put(&store, count, value).await.is_ok() {
+        count += 1;
+    }
+    store.close().await;
+    let store = start();
+    let full = put(&store, count, value).await.unwrap_err();
+    assert!(matches!(full, StoreError::NoRoom), "{full}");
+    store.close().await;
+    let store = start();
+    for key in 0..count {
+        let remove = move |it: &mut Transaction<'_>| it.remove(NOTES, &key.to_be_bytes());
+        let removed = store.carry_out(0, remove, |outcome| outcome).await.unwrap();
+        assert!(removed.unwrap());
+    }
+    for key in 0..count / 2 {
+        put(&store, key, value)
+            .await
+            .unwrap_or_else(|full| panic!("{key} of {count}: {full}"));
+    }
+    store.close().await;
+}
+
 /// A job's end changes a page that it shares with a large one, and pages lie scattered.
 #[tokio::test]
 async fn a_volume_filled_by_values_of_all_sizes_is_emptied_again() {
