@@ -297,11 +297,18 @@ impl Drop for Started {
     }
 }
 
+/// Lines after which others on the thread have a turn.
+const LINES_OF_A_TURN: u64 = 64;
+
 async fn read(output: Receiver, pid: u32, stream: OutputStream, hear: impl Hear) {
     let tell = |line: &[u8]| hear.hear(SaidLine { pid, stream, line });
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
-    loop {
+    for number in 1_u64.. {
+        // Many short lines are in one buffer: whoever prints them as fast as it can takes turns.
+        if number.is_multiple_of(LINES_OF_A_TURN) {
+            tokio::task::yield_now().await;
+        }
         let longest = LONGEST_LINE.saturating_sub(line.len() as u64);
         let mut limited = (&mut output).take(longest);
         if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) {

@@ -6,6 +6,7 @@
 //! that of real-time threads (`RLIMIT_RTTIME`), set to a number of microseconds that nobody else
 //! has, of 146,000 years at least: it ends nobody.
 
+use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -51,9 +52,10 @@ impl Mark {
         /// Who starts others faster than they are killed, is not held by this.
         const LOOKS: usize = 100;
         let mut most = 0;
+        let mut dead = HashSet::new();
         for _ in 0..LOOKS {
-            let found = self.kill_found();
-            if found == 0 {
+            let (found, is_certain) = self.kill_found(&mut dead);
+            if found == 0 && is_certain {
                 break;
             }
             // Processes of the look before are among them until they have ended.
@@ -63,49 +65,81 @@ impl Mark {
         most
     }
 
-    fn kill_found(self) -> usize {
+    /// How many were killed, and whether they were all. One that ended while this looked may have
+    /// started another one, which is not in the list. `dead` are those that had ended before.
+    fn kill_found(self, dead: &mut HashSet<i32>) -> (usize, bool) {
         let Ok(all) = fs::read_dir("/proc") else {
-            return 0;
+            return (0, true);
         };
-        let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        numbers.filter(|number| self.kill(*number)).count()
+        let (mut found, mut is_certain) = (0, true);
+        for number in all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()) {
+            match self.kill(number) {
+                Seen::Killed => found += 1,
+                Seen::Gone => is_certain = false,
+                Seen::Dead => is_certain &= !dead.insert(number),
+                Seen::Other => {}
+            }
+        }
+        (found, is_certain)
     }
 
-    /// Whether this process has the mark, and has not ended.
-    fn kill(self, number: i32) -> bool {
+    /// Kills this process if it has the mark.
+    fn kill(self, number: i32) -> Seen {
         let Some(pid) = Pid::from_raw(number) else {
-            return false;
+            return Seen::Other;
         };
         // Opened before it is looked at: the number can't become another process's in between.
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => Some(process),
             Err(Errno::NOSYS | Errno::PERM) => None,
-            Err(_) => return false,
+            Err(_) => return Seen::Gone,
         };
-        if !self.is_on(number) {
-            return false;
+        match self.look_at(number) {
+            Seen::Killed => {}
+            seen => return seen,
         }
         let killed = match process {
             Some(process) => pidfd_send_signal(&process, Signal::KILL),
             None => kill_process(pid, Signal::KILL),
         };
-        killed.is_ok()
+        if killed.is_ok() {
+            Seen::Killed
+        } else {
+            Seen::Gone
+        }
     }
 
-    fn is_on(self, pid: i32) -> bool {
+    fn look_at(self, pid: i32) -> Seen {
         let of = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).ok();
-        let limits = of("limits").unwrap_or_default();
+        let Some(limits) = of("limits") else {
+            return Seen::Gone;
+        };
         let mut limits = limits.lines();
         let limit = limits.find_map(|line| line.strip_prefix("Max realtime timeout"));
         let soft = limit.and_then(|line| line.split_ascii_whitespace().next());
         if soft.and_then(|soft| soft.parse().ok()) != Some(self.0) {
-            return false;
+            return Seen::Other;
         }
         // One that has ended, and is not reaped, shows it as well.
         let stat = of("stat").unwrap_or_default();
-        let state = stat.rsplit_once(") ").map(|(_, behind)| behind);
-        state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+        match stat.rsplit_once(") ") {
+            None => Seen::Gone,
+            Some((_, state)) if state.starts_with(['Z', 'X']) => Seen::Dead,
+            Some(_) => Seen::Killed,
+        }
     }
+}
+
+/// A process that was looked at.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// It has the mark, and is to be killed.
+    Killed,
+    /// It has ended meanwhile.
+    Gone,
+    /// It had the mark, has ended, and is not reaped.
+    Dead,
+    Other,
 }
 
 impl Default for Mark {

@@ -156,7 +156,7 @@ fn process_num(name: &str, number: i64) -> Result<u32, Failure> {
 /// Nothing, or less, is no limit.
 fn exec_timeout(seconds: i64) -> Option<Duration> {
     let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
-    seconds.map(Duration::from_secs)
+    seconds.map(ProgramSettings::seconds)
 }
 
 fn pairs(env: BTreeMap<String, String>) -> Vec<(String, String)> {
@@ -363,6 +363,13 @@ mod tests {
         assert_eq!(exec_timeout(0), None);
         assert_eq!(exec_timeout(-5), None);
         assert_eq!(exec_timeout(2), Some(Duration::from_secs(2)));
+        let largest = [
+            exec_timeout(i64::MAX).unwrap(),
+            ProgramSettings::stop_time(u64::MAX),
+        ];
+        for time in largest {
+            assert!(tokio::time::Instant::now().checked_add(time).is_some());
+        }
         assert_eq!(
             ProgramSettings::restart_pause(0),
             Pause::Fixed(Duration::from_secs(30))

@@ -232,15 +232,21 @@ impl ProgramSettings {
     pub(crate) const fn restart_pause(seconds: u64) -> Pause {
         Pause::Fixed(match seconds {
             0 => RESTART_SEC,
-            seconds => Duration::from_secs(seconds),
+            seconds => Self::seconds(seconds),
         })
+    }
+
+    /// No clock counts to the largest number, which stands for no limit.
+    pub(crate) const fn seconds(seconds: u64) -> Duration {
+        const LONGEST: u64 = 100 * 365 * 24 * 60 * 60;
+        Duration::from_secs(if seconds < LONGEST { seconds } else { LONGEST })
     }
 
     /// The same of the time for a stop.
     pub(crate) const fn stop_time(seconds: u64) -> Duration {
         match seconds {
             0 => STOP_TIMEOUT,
-            seconds => Duration::from_secs(seconds),
+            seconds => Self::seconds(seconds),
         }
     }
 

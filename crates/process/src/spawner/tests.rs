@@ -73,6 +73,26 @@ async fn what_a_marked_program_has_started_is_found_wherever_it_went() {
     assert!(!spared.iter().any(|pid| runs(pid)), "{spared:?}");
 }
 
+/// Each process starts the next one and ends, faster than somebody can look at all of them.
+#[tokio::test]
+async fn whoever_forks_on_is_found_too() {
+    let script = "next() { [ $1 -gt 0 ] || exec sleep 1000; next $(($1 - 1)) & }; next 300 &";
+    for round in 0..12 {
+        let mark = Mark::new();
+        let command = Command {
+            stdout: Stream::Null,
+            mark: Some(mark),
+            ..shell(script)
+        };
+        let spawner = Spawner::start().unwrap();
+        let mut child = spawner.spawn(command).await.unwrap();
+        child.process.wait().await.unwrap();
+        mark.kill_all();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(mark.kill_all(), 0, "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn the_environment_is_what_was_given_and_nothing_else() {
     let mut command = shell("/usr/bin/env | grep -v -e ^PWD= -e ^SHLVL= -e ^_=");
