@@ -17,7 +17,7 @@ use pronghorn_form::{
 use pronghorn_pool::{
     Body as CallBody, BodyStream, Spool, SpoolClient, SpoolError, SpoolFile, Unencodable,
 };
-use pronghorn_serve::{BodyError, Charge, Exchange, PeerAddress, Request, UNCOUNTED};
+use pronghorn_serve::{BodyError, Charge, Exchange, PeerAddress, Request};
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
 
@@ -238,7 +238,7 @@ struct Source<'a> {
 impl Source<'_> {
     /// So much of it is in memory.
     fn holds(&mut self, bytes: usize) {
-        if bytes > UNCOUNTED && self.held.is_none() {
+        if self.held.is_none() && bytes > self.exchange.uncounted() {
             self.held = self.exchange.charge();
         }
         self.held.set(bytes);

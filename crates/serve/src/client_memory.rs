@@ -18,6 +18,7 @@ use pronghorn_base::{Cut, LogThrottle, heaviest, lock};
 use pronghorn_metrics::{Counter, Registry};
 use pronghorn_pool::SpoolClient;
 
+use crate::limits::Limits;
 use crate::owner::{Owner, tell};
 use crate::peer_address::{Household, PeerAddress};
 
@@ -34,6 +35,8 @@ const OF_AN_ADDRESS: usize = 4;
 pub(crate) struct ClientMemory {
     owner: Owner,
     most: usize,
+    /// The key of this limit, for records.
+    key: &'static str,
     held: AtomicUsize,
     accounts: Mutex<Accounts>,
     closed: LogThrottle,
@@ -78,7 +81,7 @@ pub struct Charge {
 
 impl ClientMemory {
     /// Says in `metrics` how much is held, if there are any.
-    pub(crate) fn new(owner: Owner, most: usize, metrics: Option<&Registry>) -> Arc<Self> {
+    pub(crate) fn new(owner: Owner, limits: &Limits, metrics: Option<&Registry>) -> Arc<Self> {
         let counted = metrics.map(|metrics| {
             metrics.counter(
                 "connections_over_memory_total",
@@ -87,7 +90,8 @@ impl ClientMemory {
         });
         let memory = Arc::new(Self {
             owner,
-            most,
+            most: limits.memory,
+            key: limits.memory_key,
             held: AtomicUsize::new(0),
             accounts: Mutex::default(),
             closed: LogThrottle::new(),
@@ -184,7 +188,7 @@ impl ClientMemory {
             counted.increment();
         }
         if let Some(connections) = self.closed.should_log() {
-            let key = self.owner.limit_of_memory();
+            let key = self.key;
             tell!(
                 self.owner, warn, connections, remote_address = %account.address,
                 bytes = account.held(), limit = self.most,
@@ -384,6 +388,13 @@ mod tests {
         account: Arc<Account>,
     }
 
+    fn limits() -> Limits {
+        Limits {
+            memory: MOST,
+            ..Limits::default()
+        }
+    }
+
     fn client(memory: &Arc<ClientMemory>, address: Option<&str>) -> Client {
         let place = Arc::new(Standings::default()).enter();
         let ip: Option<IpAddr> = address.map(|text| text.parse().expect(text));
@@ -404,7 +415,7 @@ mod tests {
 
     #[test]
     fn of_the_address_that_holds_the_most_the_heaviest_connection_goes() {
-        let memory = ClientMemory::new(Owner::Http, MOST, None);
+        let memory = ClientMemory::new(Owner::Http, &limits(), None);
         let alone = client(&memory, Some("192.0.2.1"));
         let crowd: Vec<_> = (0..3).map(|_| client(&memory, Some("192.0.2.2"))).collect();
         let proxies: Vec<_> = (0..2).map(|_| client(&memory, None)).collect();
@@ -436,7 +447,7 @@ mod tests {
 
     #[test]
     fn one_that_is_closed_makes_room_once() {
-        let memory = ClientMemory::new(Owner::Http, MOST, None);
+        let memory = ClientMemory::new(Owner::Http, &limits(), None);
         let (greedy, other) = (client(&memory, None), client(&memory, None));
         let most = holds(&greedy, MOST + 1);
         assert!(is_closed(&greedy));
@@ -450,7 +461,7 @@ mod tests {
 
     #[test]
     fn what_a_connection_keeps_goes_with_it() {
-        let memory = ClientMemory::new(Owner::Http, MOST, None);
+        let memory = ClientMemory::new(Owner::Http, &limits(), None);
         let one = client(&memory, None);
         one.account.keep(ClientBytes::Head, 100);
         one.account.keep(ClientBytes::Input, 200);
@@ -464,7 +475,7 @@ mod tests {
 
     #[test]
     fn what_can_be_done_without_ends_before_the_memory_does() {
-        let memory = ClientMemory::new(Owner::Http, MOST, None);
+        let memory = ClientMemory::new(Owner::Http, &limits(), None);
         let (one, same, other) = (
             client(&memory, Some("192.0.2.1")),
             client(&memory, Some("192.0.2.1")),
@@ -482,7 +493,7 @@ mod tests {
 
     #[test]
     fn who_is_gone_is_forgotten() {
-        let memory = ClientMemory::new(Owner::Http, MOST, None);
+        let memory = ClientMemory::new(Owner::Http, &limits(), None);
         for _ in 0..1000 {
             drop(client(&memory, None));
         }

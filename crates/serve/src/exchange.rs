@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pronghorn_wire::Fields;
 
 use crate::body_error::BodyError;
-use crate::client_memory::Charge;
+use crate::client_memory::{Charge, UNCOUNTED};
 use crate::detached::DetachedBody;
 use crate::upgrade::Upgrade;
 
@@ -48,6 +48,11 @@ pub trait Exchange: Send {
     /// default counts nothing.
     fn charge(&self) -> Charge {
         Charge::default()
+    }
+
+    /// Bytes from which on it is worth counting: an ordinary request takes no more.
+    fn uncounted(&self) -> usize {
+        UNCOUNTED
     }
 
     /// Sends an informational reply, for instance 103 Early Hints, where the protocol knows them.

@@ -36,6 +36,8 @@ pub struct Limits {
     /// Bytes that clients may make the server hold in all, ordinary requests aside. Default is
     /// [`CLIENT_MEMORY`].
     pub memory: usize,
+    /// The key of that limit, for records. Default is that of HTTP.
+    pub memory_key: &'static str,
     /// The limits that HTTP/1.1 does not have.
     pub http2: Http2Limits,
 }
@@ -65,6 +67,7 @@ impl Default for Limits {
             whole_response: None,
             connections: CONNECTIONS,
             memory: CLIENT_MEMORY,
+            memory_key: "http.client_memory",
             http2: Http2Limits::default(),
         }
     }

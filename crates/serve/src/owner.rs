@@ -15,14 +15,6 @@ impl Owner {
             Self::Tcp => "max_per_address",
         }
     }
-
-    /// The key that limits what clients hold in memory.
-    pub(crate) const fn limit_of_memory(self) -> &'static str {
-        match self {
-            Self::Http => "http.client_memory",
-            Self::Tcp => "client_memory",
-        }
-    }
 }
 
 /// Writes a record on the channel of an [`Owner`]: the channel of a record is a constant.

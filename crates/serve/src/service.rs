@@ -123,7 +123,7 @@ impl Service {
             standings: Arc::default(),
             groups: RandomState::new(),
             addresses,
-            memory: ClientMemory::new(owner, limits.memory, metrics),
+            memory: ClientMemory::new(owner, &limits, metrics),
             counted,
             responses: None,
             spool: None,
@@ -342,9 +342,9 @@ impl Entered {
         }
     }
 
-    /// For so much memory, where it is more than an ordinary request takes.
-    pub(crate) fn charged(&self, peer: &Peer, bytes: usize) -> Charge {
-        if bytes <= UNCOUNTED {
+    /// For so much memory, where it is more than may be `uncounted`.
+    pub(crate) fn charged(&self, peer: &Peer, bytes: usize, uncounted: usize) -> Charge {
+        if bytes <= uncounted {
             return Charge::default();
         }
         let mut charge = self.account(peer).charge();

@@ -135,6 +135,7 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
         let limits = Limits {
             connections: of.max_connections,
             memory: usize::try_from(of.client_memory).unwrap_or(usize::MAX),
+            memory_key: "client_memory",
             ..Limits::default()
         };
         let addresses = Arc::<Addresses>::default();

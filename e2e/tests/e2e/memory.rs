@@ -146,6 +146,44 @@ fn a_head_of_references_is_refused_and_not_kept() {
     server.stop();
 }
 
+/// `x: aaa…`, not kept by the table.
+fn long_field(length: usize) -> Vec<u8> {
+    let mut field = vec![0, 1, b'x', 0x7f];
+    let mut rest = length - 0x7f;
+    while rest >= 0x80 {
+        field.push(0x80 | u8::try_from(rest & 0x7f).expect("seven bits"));
+        rest >>= 7;
+    }
+    field.push(u8::try_from(rest).expect("seven bits"));
+    field.resize(field.len() + length, b'a');
+    field
+}
+
+/// Each is as long as a head may be that is not counted.
+#[test]
+fn heads_of_one_connection_are_counted_together() {
+    let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let before = server.resident_memory();
+    let heads: Vec<u8> = streams()
+        .take(30)
+        .flat_map(|stream| block(stream, false, &request("/form", &long_field(15_000))))
+        .collect();
+    let mut connections = Vec::new();
+    for _ in 0..150 {
+        let mut stalled = Stalled::open(server.address(), 0);
+        // Whoever is closed already takes no more.
+        stalled.stream.write_all(&heads).ok();
+        connections.push(stalled);
+    }
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    // The last ones are in the server now, or gone. All of them would take 180 MB.
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let grown = grown(&server, before);
+    assert!(grown < 128 << 10, "{grown} KB more");
+    server.stop();
+}
+
 #[test]
 fn fields_that_the_table_must_keep_end_the_connection() {
     let server = Server::start(site("app.php", "", ""));
@@ -584,6 +622,7 @@ fn the_page_names_a_test_for_each_bound() {
         "hostile.rs",
         "tls.rs",
         "bodies.rs",
+        "grpc.rs",
     ];
     let sources = sources.map(|name| std::fs::read_to_string(tests.join(name)).expect(name));
     let rows = page

@@ -140,6 +140,10 @@ impl Exchange for Decoded<'_> {
         self.exchange.charge()
     }
 
+    fn uncounted(&self) -> usize {
+        self.exchange.uncounted()
+    }
+
     fn inform(&mut self, status: u16, fields: &Fields) {
         self.exchange.inform(status, fields);
     }

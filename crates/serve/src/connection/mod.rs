@@ -22,7 +22,7 @@ use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::body_error::BodyError;
-use crate::client_memory::{Charge, ClientBytes};
+use crate::client_memory::{Charge, ClientBytes, UNCOUNTED};
 use crate::date::epoch_us;
 use crate::end_watch::EndWatch;
 use crate::exchange::Exchange;
@@ -669,7 +669,7 @@ impl Http1 {
         mut reader: Reader,
         is_announced: bool,
     ) -> Result<(), Gone> {
-        let _made = self.entered.charged(&self.peer, reader.cost());
+        let _made = self.entered.charged(&self.peer, reader.cost(), UNCOUNTED);
         let mut seen = None;
         let mut turn = Turn(self.body_sent);
         loop {

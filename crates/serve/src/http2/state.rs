@@ -67,9 +67,15 @@ impl ConnectionState {
         self.entered.account(&self.peer).charge()
     }
 
+    /// Bytes that one request may hold uncounted: the requests at work share what a connection of
+    /// HTTP/1.1 has.
+    pub(super) fn uncounted(&self) -> usize {
+        UNCOUNTED / self.running().max(1)
+    }
+
     /// For so much memory, where it is worth counting.
     pub(super) fn charged(&self, bytes: usize) -> Charge {
-        self.entered.charged(&self.peer, bytes)
+        self.entered.charged(&self.peer, bytes, self.uncounted())
     }
 
     /// One more request waits for its client.
@@ -137,7 +143,10 @@ impl Drop for Unread {
 }
 
 /// Counts a request's task, and what it takes, while it lives.
-pub(super) struct Running(pub(super) Arc<ConnectionState>, Charge);
+pub(super) struct Running {
+    pub(super) shared: Arc<ConnectionState>,
+    charge: Charge,
+}
 
 impl Running {
     pub(super) fn new(shared: &Arc<ConnectionState>) -> Self {
@@ -147,21 +156,24 @@ impl Running {
         } else {
             shared.charge()
         };
-        Self(shared.clone(), charge)
+        Self {
+            shared: shared.clone(),
+            charge,
+        }
     }
 
     /// Its head has so many bytes.
     pub(super) fn holds(&mut self, head: usize) {
-        if self.1.is_none() && head > UNCOUNTED {
-            self.1 = self.0.charge();
+        if self.charge.is_none() && head > self.shared.uncounted() {
+            self.charge = self.shared.charge();
         }
-        self.1.set(STREAM + head);
+        self.charge.set(STREAM + head);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.may_be_silent();
+        self.shared.running.fetch_sub(1, Ordering::Relaxed);
+        self.shared.may_be_silent();
     }
 }

@@ -67,11 +67,11 @@ pub(super) async fn answer(
     respond: SendResponse<Bytes>,
 ) {
     let accepted = Instant::now();
-    let service = running.0.entered.service().clone();
+    let service = running.shared.entered.service().clone();
     let (parts, body) = request.into_parts();
     let limits = &service.limits.receive;
     let fault = running
-        .0
+        .shared
         .signs
         .marked()
         .then(|| parts.headers.get(MARK))
@@ -88,8 +88,8 @@ pub(super) async fn answer(
     drop(parts.headers);
     running.holds(head.as_ref().map_or(0, RequestHead::size));
     let handler = service.handler();
-    let since = accepted.saturating_duration_since(running.0.opened);
-    let accepted_us = running.0.opened_us + micros(since);
+    let since = accepted.saturating_duration_since(running.shared.opened);
+    let accepted_us = running.shared.opened_us + micros(since);
     let mut stream = Stream {
         running,
         body: Some(body),
@@ -109,7 +109,7 @@ pub(super) async fn answer(
             stream.owes_continue = head.expects_continue();
             let framing = h1::Response::new(&head, true);
             let is_for_all = head.path() == b"*";
-            let peer = stream.running.0.peer.clone();
+            let peer = stream.running.shared.peer.clone();
             let request = Request::new(Box::new(head), peer, accepted, accepted_us);
             let response = if is_for_all {
                 handler.answer_for_all(&request)
@@ -119,7 +119,7 @@ pub(super) async fn answer(
             (framing, response)
         }
         Err(refusal) => {
-            let peer = &stream.running.0.peer;
+            let peer = &stream.running.shared.peer;
             tracing::debug!(
                 target: "http", remote_address = %peer.address,
                 "request refused: {refusal}"
@@ -208,13 +208,13 @@ impl Stream {
             elapsed: accepted.elapsed(),
             split: None,
         };
-        self.running.0.entered.service().sent(on_sent, sent);
+        self.running.shared.entered.service().sent(on_sent, sent);
     }
 
     /// More of the body came, or none is awaited any more.
     fn hear(&mut self) {
         if std::mem::take(&mut self.is_silent) {
-            self.running.0.end_silence();
+            self.running.shared.end_silence();
         }
     }
 
@@ -269,7 +269,7 @@ impl Stream {
         mut trailers: HeaderMap,
     ) -> Result<(), Cut> {
         let mut reader = Reader::new(body);
-        let shared = self.running.0.clone();
+        let shared = self.running.shared.clone();
         let cost = reader.cost();
         let mut making = Charge::default();
         // For what the reader reads from a file; one at a time.
@@ -375,7 +375,7 @@ impl Stream {
             }
             let piece = bytes.split_to(room.min(bytes.len()));
             self.sent += piece.len() as u64;
-            self.running.0.signs.queue(piece.len());
+            self.running.shared.signs.queue(piece.len());
             out.send_data(piece, is_last && bytes.is_empty())?;
         }
         Ok(())
@@ -386,10 +386,10 @@ impl Stream {
     async fn room(&mut self, out: &mut SendStream<Bytes>, wanted: usize) -> Result<usize, Cut> {
         out.reserve_capacity(wanted);
         if out.capacity() == 0 {
-            let _unread = self.running.0.unread();
+            let _unread = self.running.shared.unread();
             let since = Instant::now();
-            let limits = &self.running.0.entered.service().limits;
-            let shared = &self.running.0;
+            let limits = &self.running.shared.entered.service().limits;
+            let shared = &self.running.shared;
             let waited = poll_fn(|cx| match out.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(0))) | Poll::Pending => {
                     // A window may be larger than what a slow client takes in this time.
@@ -403,7 +403,7 @@ impl Stream {
             waited.await?;
             self.waited += since.elapsed();
         }
-        let shared = &self.running.0;
+        let shared = &self.running.shared;
         let mut drained = pin!(shared.signs.room());
         let mut unread = None;
         let share = poll_fn(|cx| match drained.as_mut().poll(cx) {
@@ -501,12 +501,12 @@ impl Exchange for Stream {
             }
         }
         if !std::mem::replace(&mut self.is_silent, true) {
-            self.running.0.begin_silence();
+            self.running.shared.begin_silence();
         }
         if std::mem::take(&mut self.owes_continue) {
             self.inform(100, &Fields::new());
         }
-        let limits = &self.running.0.entered.service().limits.receive;
+        let limits = &self.running.shared.entered.service().limits.receive;
         let until = limits.body_deadline(
             Duration::ZERO,
             self.heard.saturating_duration_since(self.since),
@@ -528,7 +528,11 @@ impl Exchange for Stream {
     }
 
     fn charge(&self) -> Charge {
-        self.running.0.charge()
+        self.running.shared.charge()
+    }
+
+    fn uncounted(&self) -> usize {
+        self.running.shared.uncounted()
     }
 
     fn inform(&mut self, status: u16, fields: &Fields) {
