@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -383,7 +383,17 @@ impl Connection {
         let (begun, limit) = (Instant::now(), self.dialogue.write_timeout);
         let (mut taken, mut moved) = (0_u64, begun);
         let (client, timer) = (&mut self.client, &mut self.timer);
+        let (entry, received) = (&self.registered.entry, self.received.capacity());
+        let mut told = pin!(entry.told.notified());
+        let mut is_told = false;
+        client.keeps(received + bytes.len() + entry.waiting());
         let written = poll_fn(|cx| {
+            // Bytes that others add meanwhile count for the client that does not take them.
+            while told.as_mut().poll(cx).is_ready() {
+                told.set(entry.told.notified());
+                client.keeps(received + bytes.len() + entry.waiting());
+                is_told = true;
+            }
             while !bytes.is_empty() {
                 match Pin::new(&mut *client).poll_write(cx, &bytes) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(End::Client)),
@@ -413,6 +423,11 @@ impl Connection {
             }
         });
         let written = written.await;
+        self.client
+            .keeps(received + self.registered.entry.waiting());
+        if is_told {
+            self.registered.entry.told.notify_one();
+        }
         ConnectionEntry::count(
             &self.registered.entry.sent,
             usize::try_from(taken).unwrap_or(usize::MAX),

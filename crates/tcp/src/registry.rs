@@ -158,6 +158,11 @@ impl ConnectionEntry {
         self.told.notify_one();
     }
 
+    /// Bytes that wait to be written.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.orders).waiting
+    }
+
     /// The next order, for the connection's own task.
     pub(crate) fn next_order(&self) -> Option<ConnectionOrder> {
         let mut orders = lock(&self.orders);

@@ -331,8 +331,9 @@ impl ServerSettings {
             client_memory: t
                 .key(
                     "client_memory",
-                    "How much memory clients may take with messages that have begun. Beyond it, \
-                     the connection that holds the most is closed.",
+                    "How much memory clients may take with messages that have begun, and with data \
+                     of `tcp.Write` that they do not take. Beyond it, the connection that holds the \
+                     most is closed.",
                 )
                 .ours()
                 .range(Size::megabytes(1)..=Size::megabytes(1 << 20))

@@ -266,6 +266,35 @@ fn connections_are_written_to_listed_and_closed_over_rpc() {
     server.stop();
 }
 
+#[test]
+fn what_clients_do_not_take_counts_for_their_memory() {
+    let server = ours(
+        "num_workers: 1",
+        "a: {addr: 'tcp://127.0.0.1:0', client_memory: 8MB}",
+    );
+    let mut rpc = Rpc::connect(&server);
+    let data = "y".repeat(900_000);
+    let clients: Vec<_> = (0..16)
+        .map(|_| {
+            let mut client = Client::of(&server, "a");
+            let context = client.ask("context");
+            let (_, id) = context.split_once(r#""id":""#).expect("an id");
+            let id = id.get(..36).expect("36 characters").to_owned();
+            // The kernel takes the first ones.
+            for _ in 0..12 {
+                rpc.call(
+                    "tcp.Write",
+                    &format!(r#"{{"uuid":"{id}","data":"{data}"}}"#),
+                );
+            }
+            client
+        })
+        .collect();
+    server.logged(&["clients hold more memory than `client_memory`"]);
+    drop(clients);
+    server.stop();
+}
+
 /// Whatever it is sent, the only worker goes on to answer others.
 #[test]
 fn bad_input_ends_its_connection_and_no_other() {
