@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer, UNCOUNTED};
+use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer};
 use tokio::time::Instant;
 
 use crate::base64_pieces::Pieces;
@@ -117,6 +117,10 @@ pub(crate) struct Incoming {
     /// The client said that messages may be compressed.
     gzip: bool,
     most: usize,
+    /// For what is held of messages.
+    charge: Charge,
+    /// Bytes of the message that was given out last, which its reader may still hold.
+    given: usize,
 }
 
 impl Incoming {
@@ -126,7 +130,14 @@ impl Incoming {
             text: is_text.then(Pieces::default),
             gzip,
             most,
+            charge: Charge::default(),
+            given: 0,
         }
+    }
+
+    /// Bytes of messages, whole or not.
+    fn held(&self) -> usize {
+        self.decoder.held() + self.given
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<(), Status> {
@@ -158,15 +169,22 @@ impl Incoming {
         }
     }
 
-    async fn plain(&self, message: RawMessage) -> Result<Bytes, Status> {
-        match (message.compressed, self.gzip) {
-            (false, _) => Ok(message.bytes),
-            (true, true) => gzip::decompress(message.bytes, self.most).await,
-            (true, false) => Err(Status::new(
-                Code::Internal,
-                "grpc: compressed flag set with identity or empty encoding",
-            )),
-        }
+    async fn plain(&mut self, message: RawMessage) -> Result<Bytes, Status> {
+        let message = match (message.compressed, self.gzip) {
+            (false, _) => message.bytes,
+            (true, true) => {
+                gzip::decompress_counted(message.bytes, self.most, &mut self.charge).await?
+            }
+            (true, false) => {
+                return Err(Status::new(
+                    Code::Internal,
+                    "grpc: compressed flag set with identity or empty encoding",
+                ));
+            }
+        };
+        self.given = message.len();
+        self.charge.set(self.held());
+        Ok(message)
     }
 
     /// The body is over.
@@ -196,8 +214,6 @@ fn failed(error: BodyError) -> Status {
 pub struct Input<'a> {
     exchange: &'a mut dyn Exchange,
     incoming: Incoming,
-    /// For what is held of a message.
-    charge: Charge,
     /// All of the messages are here.
     is_over: bool,
 }
@@ -207,7 +223,6 @@ impl<'a> Input<'a> {
         Self {
             exchange,
             incoming,
-            charge: Charge::default(),
             is_over: false,
         }
     }
@@ -244,6 +259,10 @@ impl<'a> Input<'a> {
     async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.incoming.take()? {
+                // Few bytes may become many.
+                if message.compressed && self.incoming.charge.is_none() {
+                    self.incoming.charge = self.exchange.charge();
+                }
                 return self.incoming.plain(message).await.map(Some);
             }
             if self.is_over {
@@ -252,13 +271,11 @@ impl<'a> Input<'a> {
             match self.exchange.body().await {
                 Ok(Some(piece)) => {
                     self.incoming.add(&piece)?;
-                    let held = self.incoming.decoder.held();
-                    if held > UNCOUNTED {
-                        if self.charge.is_none() {
-                            self.charge = self.exchange.charge();
-                        }
-                        self.charge.set(held);
+                    let held = self.incoming.held();
+                    if self.incoming.charge.is_none() && held > self.exchange.uncounted() {
+                        self.incoming.charge = self.exchange.charge();
                     }
+                    self.incoming.charge.set(held);
                 }
                 Ok(None) => return self.incoming.end().map(|()| None),
                 Err(error) => return Err(failed(error)),
@@ -275,7 +292,11 @@ impl<'a> Input<'a> {
     pub fn detach(&mut self) -> Option<Detached> {
         let body = self.exchange.detach_body()?;
         let (is_text, gzip, most) = (false, self.incoming.gzip, self.incoming.most);
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::new(is_text, gzip, most));
+        let mut incoming =
+            std::mem::replace(&mut self.incoming, Incoming::new(is_text, gzip, most));
+        if incoming.charge.is_none() {
+            incoming.charge = self.exchange.charge();
+        }
         Some(Detached {
             body,
             incoming,
@@ -300,7 +321,7 @@ pub(crate) async fn read_body(
             return Err(Status::new(Code::ResourceExhausted, text));
         }
         body.extend_from_slice(&piece);
-        if body.len() > UNCOUNTED {
+        if body.len() > exchange.uncounted() {
             if charge.is_none() {
                 charge = exchange.charge();
             }
@@ -342,7 +363,10 @@ impl Detached {
                 return Ok(None);
             }
             match poll_fn(|cx| self.body.poll_next(cx)).await {
-                Ok(Some(piece)) => self.incoming.add(&piece)?,
+                Ok(Some(piece)) => {
+                    self.incoming.add(&piece)?;
+                    self.incoming.charge.set(self.incoming.held());
+                }
                 Ok(None) => {
                     self.is_over = true;
                     self.incoming.end()?;

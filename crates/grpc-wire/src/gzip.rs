@@ -6,11 +6,17 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use pronghorn_serve::Charge;
+use tokio::sync::Semaphore;
 
 use crate::status::{Code, Status};
 
 /// Longer ones go to a file thread: the I/O thread has others to serve.
 const INLINE: usize = 64 << 10;
+/// Calls whose messages are decompressed at once: each takes a file thread, which others need.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
+/// Bytes after which it is counted what has come out.
+const STEP: u64 = 256 << 10;
 /// Shorter ones only grow.
 const WORTH_IT: usize = 64;
 
@@ -20,25 +26,50 @@ const WORTH_IT: usize = 64;
 ///
 /// When it is none in this coding, or longer.
 pub async fn decompress(bytes: Bytes, most: usize) -> Result<Bytes, Status> {
-    if bytes.len() <= INLINE / 8 {
-        return expand(&bytes, most);
-    }
-    let expanded = tokio::task::spawn_blocking(move || expand(&bytes, most));
-    expanded.await.unwrap_or_else(|_| Err(ending()))
+    decompress_counted(bytes, most, &mut Charge::default()).await
 }
 
-fn expand(bytes: &[u8], most: usize) -> Result<Bytes, Status> {
+/// The same, and counts what comes out while it does.
+pub(crate) async fn decompress_counted(
+    bytes: Bytes,
+    most: usize,
+    charge: &mut Charge,
+) -> Result<Bytes, Status> {
+    if bytes.len() <= INLINE / 64 {
+        return expand(&bytes, most, charge);
+    }
+    // Whoever leaves while he waits takes no thread.
+    let Ok(_turn) = AT_ONCE.acquire().await else {
+        return Err(ending());
+    };
+    let mut taken = std::mem::take(charge);
+    let work = move || {
+        let expanded = expand(&bytes, most, &mut taken);
+        (expanded, taken)
+    };
+    let Ok((expanded, taken)) = tokio::task::spawn_blocking(work).await else {
+        return Err(ending());
+    };
+    *charge = taken;
+    expanded
+}
+
+fn expand(bytes: &[u8], most: usize, charge: &mut Charge) -> Result<Bytes, Status> {
     let mut out = Vec::new();
-    let limit = most as u64 + 1;
-    match MultiGzDecoder::new(bytes).take(limit).read_to_end(&mut out) {
-        Ok(_) if out.len() > most => {
-            let text = format!("grpc: received message after decompression larger than max {most}");
-            Err(Status::new(Code::ResourceExhausted, text))
-        }
-        Ok(_) => Ok(out.into()),
-        Err(error) => {
-            let text = format!("grpc: failed to decompress the received message: {error}");
-            Err(Status::new(Code::Internal, text))
+    let mut decoder = MultiGzDecoder::new(bytes).take(most as u64 + 1);
+    loop {
+        match decoder.by_ref().take(STEP).read_to_end(&mut out) {
+            Ok(_) if out.len() > most => {
+                let text =
+                    format!("grpc: received message after decompression larger than max {most}");
+                return Err(Status::new(Code::ResourceExhausted, text));
+            }
+            Ok(0) => return Ok(out.into()),
+            Ok(_) => charge.set(bytes.len() + out.capacity()),
+            Err(error) => {
+                let text = format!("grpc: failed to decompress the received message: {error}");
+                return Err(Status::new(Code::Internal, text));
+            }
         }
     }
 }

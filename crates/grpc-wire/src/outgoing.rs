@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use pronghorn_base::Timer;
-use pronghorn_serve::{BodySource, Read};
+use pronghorn_serve::{BodySource, Charge, Read};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
@@ -42,6 +42,10 @@ pub(crate) struct Outgoing {
     deadline: Option<Instant>,
     timer: Timer,
     trailers: Fields,
+    /// For messages that wait until the client reads them.
+    charge: Charge,
+    /// Bytes of the piece that was given out last, which is being sent.
+    given: usize,
 }
 
 /// Fields that tell how a call ended.
@@ -81,6 +85,20 @@ impl Outgoing {
         outgoing
     }
 
+    /// Counts what it holds.
+    pub(crate) fn counted(mut self, charge: Charge) -> Self {
+        self.charge = charge;
+        self.count();
+        self
+    }
+
+    fn count(&mut self) {
+        if !self.charge.is_none() {
+            let waiting: usize = self.ready.iter().map(Bytes::len).sum();
+            self.charge.set(waiting + self.given);
+        }
+    }
+
     /// No message, just the end.
     pub(crate) fn empty(writing: Writing, end: &Ending) -> Self {
         let mut outgoing = Self::new(writing, None, None);
@@ -105,6 +123,8 @@ impl Outgoing {
             deadline,
             timer: Timer::default(),
             trailers: Fields::new(),
+            charge: Charge::default(),
+            given: 0,
         }
     }
 
@@ -194,7 +214,10 @@ impl BodySource for Outgoing {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
         // Short messages that are there go together: each piece is a frame of HTTP/2.
         while self.source.is_some() && self.is_short() && self.poll_source(cx).is_ready() {}
-        match self.take() {
+        let piece = self.take();
+        self.given = piece.as_ref().map_or(0, Bytes::len);
+        self.count();
+        match piece {
             Some(piece) => Poll::Ready(Read::Bytes(piece)),
             None if self.source.is_none() => Poll::Ready(Read::End),
             None => Poll::Pending,

@@ -273,6 +273,8 @@ fn limits(settings: &GrpcSettings, workers: usize) -> Limits {
             ping: Some((connections.ping_time, connections.ping_timeout)),
         },
         connections: most_connections(workers),
+        memory: usize::try_from(connections.client_memory.bytes()).unwrap_or(usize::MAX),
+        memory_key: "grpc.client_memory",
         ..Limits::default()
     };
     limits.receive.idle = connections.idle.unwrap_or(CLIENT_PAUSE);

@@ -23,6 +23,9 @@ const STREAMS: u32 = 128;
 /// Each open call may keep 256 KB of its message in memory.
 const MOST_STREAMS: u32 = 1000;
 
+/// As HTTP's.
+const CLIENT_MEMORY: Size = Size::megabytes(256);
+
 /// As RoadRunner's.
 const PING_TIME: Duration = Duration::from_hours(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -90,6 +93,8 @@ pub struct ConnectionSettings {
     pub age: Option<Duration>,
     pub age_grace: Option<Duration>,
     pub streams: u32,
+    /// Bytes that clients may make the server hold in all.
+    pub client_memory: Size,
     /// After so long without a sign of life a client is asked for one, and waited for so long.
     pub ping_time: Duration,
     pub ping_timeout: Duration,
@@ -280,6 +285,18 @@ impl ConnectionSettings {
                 )
                 .range(SHORTEST..=LONGEST)
                 .limit(),
+            client_memory: t
+                .key(
+                    "client_memory",
+                    "How much memory all clients together may use in the server: messages that are \
+                     not whole or wait for a worker, and answers that clients have not yet read. \
+                     Beyond it, the server takes the address that uses the most memory, and closes \
+                     that address's largest connection. Calls on the addresses of `http` count for \
+                     `http.client_memory`.",
+                )
+                .ours()
+                .range(Size::megabytes(16)..=Size::megabytes(1000 << 10))
+                .default(CLIENT_MEMORY),
             streams: t
                 .key(
                     "max_concurrent_streams",

@@ -7,11 +7,12 @@
     reason = "its client is that of a test, and fails as one"
 )]
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes};
+use bytes::{BufMut, Bytes, BytesMut};
 use pronghorn_testkit::{Certificates, Connection, Server, Site, free_address, wait_for};
 use rustix::process::Signal;
 
@@ -288,10 +289,67 @@ fn a_client_that_reads_nothing_holds_php_back() {
     let before = server.resident_memory();
     std::thread::sleep(Duration::from_millis(500)); // as long as the client reads nothing
     let grown = server.resident_memory().saturating_sub(before);
-    assert!(grown < 16 << 20, "{grown} bytes");
+    assert!(grown < 16 << 10, "{grown} KB more");
     drop((body, talking.sending));
     server.logged(&["the count ended at"]);
     server.stop();
+}
+
+/// Ways to make the server hold a few megabytes, by each of many clients.
+#[test]
+fn messages_that_clients_make_the_server_hold_are_counted() {
+    const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let zeros = {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&vec![0; 4 << 20]).unwrap();
+        grpc_client::framed(1, &encoder.finish().unwrap())
+    };
+    let half = {
+        let mut half = BytesMut::from(&framed(&vec![0; 40 << 20])[..5]);
+        half.extend_from_slice(&vec![0; 4 << 20]);
+        half.freeze()
+    };
+    let gzip = [("grpc-encoding", "gzip")];
+    for (what, path, fields, body, ends) in [
+        ("a half message", REFLECTION, &[][..], half, false),
+        ("a bomb", "/test.v1.Talk/Say", &gzip[..], zeros, true),
+        (
+            "an unread reply",
+            "/test.v1.Talk/Say",
+            &[][..],
+            text("large", 0),
+            true,
+        ),
+    ] {
+        let more = format!("  client_memory: 16MB\n{POOL}");
+        let (server, address) = start("grpc/foreign.php", &more);
+        // Bombs wait for workers.
+        let busy = connect(address);
+        let hanging: Vec<_> = (0..2)
+            .map(|_| {
+                let mut talking = busy.begin("/test.v1.Talk/Say", &[], false);
+                let said = if what == "a bomb" { "hang" } else { "" };
+                talking.sending.send_data(text(said, 0), true).unwrap();
+                talking
+            })
+            .collect();
+        let before = server.resident_memory();
+        let clients: Vec<_> = (0..16).map(|_| connect(address)).collect();
+        let calls: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let mut talking = client.begin(path, fields, false);
+                // The server lets so much come as it has room for.
+                talking.sending.send_data(body.clone(), ends).unwrap();
+                talking
+            })
+            .collect();
+        server.logged(&["clients hold more memory than `grpc.client_memory`"]);
+        let grown = server.resident_memory().saturating_sub(before);
+        assert!(grown < 64 << 10, "{what}: {grown} KB more");
+        drop((calls, hanging));
+        server.killed();
+    }
 }
 
 #[test]

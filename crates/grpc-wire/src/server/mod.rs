@@ -206,7 +206,14 @@ impl<A: Answers> Server<A> {
             self.answers.is_late(&method);
             return failed(content, &late().into());
         };
-        respond(content, writing, reply, deadline).await
+        let charge = match &reply.body {
+            ReplyBody::Empty(_) => Charge::default(),
+            ReplyBody::One(message, _) if message.len() <= exchange.uncounted() => {
+                Charge::default()
+            }
+            ReplyBody::One(..) | ReplyBody::Stream(_) => exchange.charge(),
+        };
+        respond(content, writing, reply, deadline, charge).await
     }
 
     /// Answers a call whose one message came in another form than in that of gRPC.
@@ -299,6 +306,7 @@ async fn respond(
     writing: Writing,
     reply: Reply,
     deadline: Option<tokio::time::Instant>,
+    charge: Charge,
 ) -> Response {
     let mut is_gzip = writing.gzip;
     let outgoing = match reply.body {
@@ -322,7 +330,7 @@ async fn respond(
         }
         ReplyBody::Stream(source) => Outgoing::stream(writing, source, deadline),
     };
-    let mut response = Response::new(200, Body::Made(Box::new(outgoing)));
+    let mut response = Response::new(200, Body::Made(Box::new(outgoing.counted(charge))));
     let fields = &mut response.fields;
     fields.push("content-type", content.of_reply());
     if is_gzip {

@@ -11,7 +11,8 @@ use super::rules::{BodyRule, Route};
 /// Parameters of a query.
 const MOST_PARAMETERS: usize = 1000;
 
-/// Makes the message of a request: first its body, then its query, then its path, which counts most.
+/// Makes the message of a request: first its body, then its query, then its path, which counts
+/// most.
 pub(super) fn message(
     route: &Route,
     variables: &[(&str, String)],
