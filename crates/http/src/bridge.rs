@@ -125,7 +125,7 @@ impl PoolHandler {
         if self.own_router.is_there() {
             let path = match &found {
                 Answerer::Server(answer) => answer.page.clone(),
-                Answerer::Script(script) => scripts.index_path(&request, script),
+                Answerer::Script(script) => scripts.own_path(&request, script),
             };
             if let Some(path) = path {
                 request = match self.own_router.ask(request, &path, exchange).await {

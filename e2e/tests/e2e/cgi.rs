@@ -110,6 +110,51 @@ fn a_program_is_told_of_its_request_and_nothing_else() {
     server.stop();
 }
 
+/// A program has any name, so that its path does not show where it ends.
+#[test]
+fn what_closes_a_program_closes_it_with_more_text_too() {
+    let config = "version: '3'
+http:
+  address: 127.0.0.1:0
+  pools:
+    cgi: {mode: cgi, root: programs, num_workers: 1}
+    rest: {mode: classic, root: public, num_workers: 1}
+  routes:
+    - {path: /cgi-bin/open/*, pool: cgi, strip_prefix: /cgi-bin}
+    - {path: [/cgi-bin/secret.sh, /cgi-bin/open/b], refuse: 403}
+    - {path: '~ ^/cgi-bin/backup$', refuse: 410}
+    - {path: /cgi-bin/*, pool: cgi, strip_prefix: /cgi-bin}
+    - {pool: rest}
+";
+    let mut site = Site::new().config(config).file("public/a.txt", "a");
+    for name in ["secret.sh", "backup", "a", "open/b"] {
+        site = site.program(
+            name,
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nit runs'\n",
+        );
+    }
+    let server = Server::start(site);
+    for (program, status) in [
+        ("secret.sh", 403),
+        ("backup", 410),
+        ("a", 200),
+        ("open/b", 200),
+    ] {
+        for more in ["", "/", "/x", "//x/y.css", "/%2e%2e%2fa"] {
+            let path = format!("/cgi-bin/{program}{more}");
+            let got = server.get(&path);
+            let refused = got.status == 400 || got.status == 403;
+            assert!(
+                got.status == status || more.contains('%') && refused,
+                "{path} {}",
+                got.status
+            );
+            assert_eq!(got.text() == "it runs", got.status == 200, "{path}");
+        }
+    }
+    server.stop();
+}
+
 #[test]
 fn programs_are_of_any_language() {
     let site = site("")

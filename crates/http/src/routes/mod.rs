@@ -155,7 +155,15 @@ impl<T> Routes<T> {
             if reading.has_others() && !at.as_ref().is_some_and(closes) {
                 at = position(&reading.without_others()).filter(closes).or(at);
             }
-            let at = at.or(last);
+            let at = if reading.is_below_host() {
+                // They come last: what is closed already is left to its route.
+                if found.as_ref().is_some_and(closes) {
+                    continue;
+                }
+                at.filter(closes)
+            } else {
+                at.or(last)
+            };
             if at.is_some() && found.is_some() && at != found {
                 return Err(Ambiguous);
             }

@@ -19,14 +19,15 @@ const MOST_READINGS: usize = 16;
 /// A change that some programs make to a path and others do not; `None` where it changes nothing.
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// In the order in which one makes work for the next.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 9] = [
     slashes_decoded,
     decoded_again,
     backslashes_as_slashes,
-    without_end,
     pluses_as_spaces,
     without_parameters,
+    without_query,
+    without_end,
+    without_blanks,
     without_dots,
 ];
 
@@ -102,9 +103,17 @@ pub(super) struct Reading<'a> {
     others: Vec<Vec<u8>>,
     /// The scripts of the directory.
     indexes: Vec<Vec<u8>>,
+    /// Only for who takes the first segment for a host. Links with a doubled slash are common, so
+    /// such a reading opens nothing and is in nobody's way.
+    below_host: bool,
 }
 
 impl Reading<'_> {
+    /// Whether only a route that closes may take it.
+    pub(super) fn is_below_host(&self) -> bool {
+        self.below_host
+    }
+
     /// Whether a front controller is named in it.
     pub(super) fn has_others(&self) -> bool {
         !self.others.is_empty()
@@ -116,6 +125,7 @@ impl Reading<'_> {
             text: Cow::Borrowed(&self.text),
             others: Vec::new(),
             indexes: self.indexes.clone(),
+            below_host: self.below_host,
         }
     }
 
@@ -143,12 +153,17 @@ impl<'a> Readings<'a> {
         if !is_path || (is_plain(received) && !fronts.concern(received)) {
             return Some(Self::plain(received));
         }
-        let reading = |text: Vec<u8>| Reading {
+        let reading = |text: Vec<u8>, below_host| Reading {
             others: fronts.without_names(&text),
             indexes: fronts.indexes(&text),
             text: text.into(),
+            below_host,
         };
-        let mut all = texts(received, &STEPS)?.into_iter().map(reading);
+        let plain = texts(received, &STEPS)?;
+        let mut below = texts_below_host(received)?;
+        below.retain(|text| !plain.contains(text));
+        let plain = plain.into_iter().map(|text| reading(text, false));
+        let mut all = plain.chain(below.into_iter().map(|text| reading(text, true)));
         let first = all.next()?;
         Some(Self {
             first,
@@ -163,6 +178,7 @@ impl<'a> Readings<'a> {
                 text: received.into(),
                 others: Vec::new(),
                 indexes: Vec::new(),
+                below_host: false,
             },
             others: Vec::new(),
         }
@@ -182,13 +198,36 @@ pub(crate) fn other_readings(received: &[u8]) -> Option<Vec<Vec<u8>>> {
     texts(received, &STEPS)
 }
 
-/// The texts of a path with each of these steps taken or not, the most literal one first.
+/// The texts of a path with each of these steps taken or not, in any order, the most literal one
+/// first. `None` when there are too many.
 fn texts(path: &[u8], steps: &[Step]) -> Option<Vec<Vec<u8>>> {
-    let mut all = vec![merged(&decoded(path))];
-    for step in steps {
-        let more = all.iter().filter_map(|text| step(text));
-        let more: Vec<_> = more.map(|text| merged(&text)).collect();
-        for text in more {
+    spread(vec![merged(&decoded(path))], steps)
+}
+
+/// The rest of a path for programs that take the text after two slashes for a host, as
+/// `parse_url()` does.
+fn texts_below_host(path: &[u8]) -> Option<Vec<Vec<u8>>> {
+    // Empty segments are merged later.
+    let mut whole = vec![decoded(path)];
+    for step in [
+        slashes_decoded,
+        decoded_again,
+        slashes_decoded,
+        backslashes_as_slashes,
+    ] {
+        let more: Vec<_> = whole.iter().filter_map(|text| step(text)).collect();
+        whole.extend(more);
+    }
+    let below = whole.iter().filter_map(|text| without_host(text));
+    spread(below.map(|text| merged(&text)).collect(), &STEPS)
+}
+
+fn spread(first: Vec<Vec<u8>>, steps: &[Step]) -> Option<Vec<Vec<u8>>> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    let mut next = first;
+    while !next.is_empty() {
+        let start = all.len();
+        for text in next {
             if !all.contains(&text) {
                 all.push(text);
             }
@@ -196,6 +235,11 @@ fn texts(path: &[u8], steps: &[Step]) -> Option<Vec<Vec<u8>>> {
         if all.len() > MOST_READINGS {
             return None;
         }
+        let new = all.get(start..).unwrap_or_default();
+        let more = new
+            .iter()
+            .flat_map(|text| steps.iter().filter_map(|step| step(text)));
+        next = more.map(|text| merged(&text)).collect();
     }
     Some(all)
 }
@@ -205,7 +249,7 @@ fn is_plain(path: &[u8]) -> bool {
     let mut after_slash = false;
     path.iter().all(|&byte| {
         let plain = match byte {
-            b'%' | b'\\' | b';' | b'+' | 0..=b' ' => false,
+            b'%' | b'\\' | b';' | b'+' | b'#' | 0..=b' ' => false,
             b'/' | b'.' => !after_slash,
             _ => true,
         };
@@ -289,6 +333,18 @@ fn without_parameters(text: &[u8]) -> Option<Vec<u8>> {
     Some(segments.join(&b'/'))
 }
 
+fn without_host(text: &[u8]) -> Option<Vec<u8>> {
+    let after = text.strip_prefix(b"//")?;
+    let path = memchr::memchr(b'/', after).and_then(|at| after.get(at..));
+    Some(path.unwrap_or(b"/").to_vec())
+}
+
+/// Some decode a path before they look for its query.
+fn without_query(text: &[u8]) -> Option<Vec<u8>> {
+    let end = memchr::memchr2(b'?', b'#', text)?;
+    text.get(..end).map(<[u8]>::to_vec)
+}
+
 /// RFC 3986, section 5.2.4; a path that ends in a dot segment ends in a slash.
 fn without_dots(text: &[u8]) -> Option<Vec<u8>> {
     let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
@@ -317,11 +373,34 @@ fn without_dots(text: &[u8]) -> Option<Vec<u8>> {
     Some(clean)
 }
 
-/// NUL ends a text of C; expressions and `trim()` pass over space and line ends behind a path.
+/// NUL ends a text of C; expressions and `trim()` pass over blanks after a path.
 fn without_end(text: &[u8]) -> Option<Vec<u8>> {
     let end = memchr::memchr(0, text).unwrap_or(text.len());
-    let shorter = text.get(..end).unwrap_or_default().trim_ascii_end();
+    let shorter = trimmed_end(text.get(..end).unwrap_or_default());
     (shorter.len() < text.len()).then(|| shorter.to_vec())
+}
+
+/// Some trim each segment.
+fn without_blanks(text: &[u8]) -> Option<Vec<u8>> {
+    if !text.iter().any(|it| is_blank(*it)) {
+        return None;
+    }
+    let segments = text.split(|&byte| byte == b'/').map(|segment| {
+        let start = segment.iter().position(|it| !is_blank(*it));
+        trimmed_end(start.and_then(|at| segment.get(at..)).unwrap_or_default())
+    });
+    let trimmed = segments.collect::<Vec<_>>().join(&b'/');
+    (trimmed != text).then_some(trimmed)
+}
+
+fn trimmed_end(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|it| !is_blank(*it));
+    text.get(..end.map_or(0, |at| at + 1)).unwrap_or_default()
+}
+
+/// The bytes that PHP's `trim()` takes away, and a form feed.
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, 0 | b'\t'..=b'\r' | b' ')
 }
 
 fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {

@@ -207,15 +207,21 @@ impl Scripts {
         Answerer::Server(Response::status_only(status).into())
     }
 
-    /// The decoded path of a script that stands for the directory of a request.
-    pub(crate) fn index_path(&self, request: &Request, script: &Script) -> Option<Vec<u8>> {
-        if self.programs || self.site.is_fallback(script) {
+    /// The decoded path of a script, where routes could not know it from the request's path: the
+    /// script stands for a directory, or it is a program, whose name says nothing, and text
+    /// follows.
+    pub(crate) fn own_path(&self, request: &Request, script: &Script) -> Option<Vec<u8>> {
+        if !self.programs && self.site.is_fallback(script) {
             return None;
         }
         let received = Path::of(request.head.path()).ok()?;
         let path = [self.site.prefix(), script.name()].concat();
-        let is_named = received.bytes().starts_with(&path);
-        (!is_named).then_some(path)
+        let is_known = if self.programs {
+            received.bytes() == path
+        } else {
+            received.bytes().starts_with(&path)
+        };
+        (!is_known).then_some(path)
     }
 
     /// What answers for a path, for who may wait for the disk.
