@@ -17,10 +17,19 @@ fn site(static_keys: &str) -> Site {
 
 #[test]
 fn files_come_before_php_and_the_rest_goes_to_it() {
-    let server = Server::start(site(
-        "{dir: public, forbid: [.map], request: {X-From: static}}",
-    ));
+    let server = Server::start(
+        site(
+            "{dir: public, forbid: [.map, Composer.json, drafts/, log], request: {X-From: static}}",
+        )
+        .file("public/composer.json", "{}")
+        .file("public/drafts/a.css", "a draft")
+        .file("public/today.log", "a log")
+        .file("public/log", "a log"),
+    );
     let mut connection = server.connect();
+    for path in ["/composer.json", "/drafts/a.css", "/today.log", "/log"] {
+        assert_eq!(connection.get(path).text(), "not found", "{path}");
+    }
     let css = connection.get("/a.css");
     assert_eq!((css.status, css.text().as_str()), (200, "0123456789"));
     assert_eq!(css.header("content-length"), Some("10"));

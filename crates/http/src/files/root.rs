@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::entry::{Entry, Representation, Style, Tag};
-use super::forbidden::{Forbidden, uncompressed};
+use super::forbidden::Forbidden;
 use super::is_servable;
 use super::kept_open::KeptOpen;
 use super::path::{Named, below, ending, is_php, name};
@@ -41,8 +41,6 @@ pub struct RootSettings {
     pub only: Vec<String>,
     /// The only endings that are served, in lower case with their dot; empty serves all.
     pub allow: Vec<String>,
-    /// Endings that are not served.
-    pub forbid: Vec<String>,
     /// Files that are there and not sent.
     pub forbidden: Forbidden,
     /// Folders, by their paths below this one, in which no link leads to a script.
@@ -74,7 +72,6 @@ impl RootSettings {
             prefix: "/".to_owned(),
             only: Vec::new(),
             allow: Vec::new(),
-            forbid: Vec::new(),
             forbidden: Forbidden::default(),
             no_scripts: Vec::new(),
             without_ending: true,
@@ -281,17 +278,7 @@ impl Root {
             return (looks || self.is_well_known(path)) && settings.allow.is_empty();
         };
         let allow = &self.settings.allow;
-        !self.forbids(name)
-            && (allow.is_empty() || allow.iter().any(|allowed| is_same(ending, allowed)))
-    }
-
-    /// Whether a file of this name, or the one that it is a compressed copy of, has an ending that
-    /// is not sent.
-    fn forbids(&self, name: &[u8]) -> bool {
-        let has = |name: &[u8], known| ending(name).is_some_and(|it| is_same(it, known));
-        self.settings.forbid.iter().any(|known| {
-            has(name, known) || uncompressed(name).is_some_and(|plain| has(plain, known))
-        })
+        allow.is_empty() || allow.iter().any(|allowed| is_same(ending, allowed))
     }
 
     /// Whether clients look for it at a path of RFC 8615, where names seldom have an ending.
@@ -484,7 +471,6 @@ impl Root {
         let may_be_run = !is_source(link) || !no_scripts.iter().any(runs_nowhere);
         !names.components().any(is_hidden)
             && !forbidden.has(names.as_os_str().as_bytes())
-            && !self.forbids(name(names.as_os_str().as_bytes()))
             && (is_source(link) || !is_source(names))
             && may_be_run
     }

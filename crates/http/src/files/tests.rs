@@ -259,7 +259,9 @@ async fn endings_as_the_root_says() {
         }
         all
     };
-    let files = site.files(|settings| settings.forbid = vec![".map".into(), ".js".into()]);
+    let files = site.files(|settings| {
+        settings.forbidden = Forbidden::new(&[".map".into(), ".js".into()]);
+    });
     assert_eq!(is_served(&files).await, [true, false, false, true]);
     for copy in ["/c.map.gz", "/c.map.BR", "/b.JS.zip"] {
         site.write(&format!("public{copy}"), "a copy");

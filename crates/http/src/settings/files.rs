@@ -9,7 +9,7 @@ use pronghorn_workers::settings::Symlinks;
 
 use super::headers::FieldRules;
 use crate::coding::Coding;
-use crate::files::{CACHE_DURATION, Links, RootSettings, Tag, is_servable};
+use crate::files::{CACHE_DURATION, Forbidden, Links, RootSettings, Tag, is_servable};
 
 /// More folders than anybody keeps an overview of; each has a cache of its own.
 pub const MOST_ROOTS: usize = 64;
@@ -65,7 +65,7 @@ impl RootKeys {
             prefix: self.prefix.clone(),
             only: self.only.clone(),
             allow: self.allow.clone(),
-            forbid: self.forbid.clone(),
+            forbidden: Forbidden::new(&self.forbid),
             without_ending: self.without_ending,
             index: self.index.iter().map(page).collect(),
             fallback: self.fallback.as_ref().map(page),
@@ -83,6 +83,47 @@ impl RootKeys {
 /// A file in a root, by its path below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page(String);
+
+/// An extension of files: with its dot, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension(pub String);
+
+impl Extension {
+    fn of(text: &str) -> Self {
+        Self(format!(
+            ".{}",
+            text.trim_start_matches('.').to_ascii_lowercase()
+        ))
+    }
+}
+
+impl Setting for Extension {
+    fn example() -> String {
+        ".pdf".to_owned()
+    }
+
+    fn accepts() -> String {
+        "an extension".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node.text().ok_or_else(|| Wrong::value(node))?;
+        let extension = Self::of(text);
+        // RoadRunner takes any text. One that no file has would open what it is to close.
+        if matches!(extension.0.as_bytes(), [_, rest @ ..] if rest.is_empty() || rest.iter().any(|it| b"./*".contains(it)))
+        {
+            return Err(Wrong::hinted(
+                node,
+                "what comes after the last dot of a name",
+            ));
+        }
+        Ok(extension)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.0.clone())
+    }
+}
 
 impl Setting for Page {
     fn example() -> String {
@@ -280,25 +321,34 @@ fn seconds<'t, 'a>(
     }
 }
 
+/// RoadRunner's users write extensions without their dots, too.
+fn extension_and_name(pattern: String) -> Vec<String> {
+    if pattern.contains(['.', '/', '*']) {
+        vec![pattern]
+    } else {
+        vec![Extension::of(&pattern).0, pattern]
+    }
+}
+
 /// What `http.static` and the items of `serve` have in common.
 fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
-    let mut endings = |name, sentence| -> Vec<String> {
-        let ending =
-            |text: String| format!(".{}", text.trim_start_matches('.').to_ascii_lowercase());
-        let list: Vec<String> = t.key(name, sentence).default(Vec::new());
-        list.into_iter().map(ending).collect()
-    };
-    let (forbid, allow) = (
-        endings(
+    let forbid: Vec<String> = t
+        .key(
             "forbid",
-            "Files with these extensions, such as `.map`, are not served, nor are their compressed \
-             copies. PHP sources and names that begin with a dot are never served.",
-        ),
-        endings(
+            "Files that are not served. A pattern matches by extension (`.map`), by the end of a \
+             name (`*~`), by name (`composer.json`) or, if it contains a slash, by path \
+             (`storage/logs/`). A word such as `map` is an extension and a name. Upper and lower \
+             case are equal. Compressed copies of these files are not served. PHP sources and \
+             names that begin with a dot are never served.",
+        )
+        .default(Vec::new());
+    let forbid = forbid.into_iter().flat_map(extension_and_name).collect();
+    let allow: Vec<Extension> = t
+        .key(
             "allow",
             "Only files with these extensions are served. An empty list serves all.",
-        ),
-    );
+        )
+        .default(Vec::new());
     let index = match kind {
         Kind::Static => Vec::new(),
         Kind::Server => vec![Page("index.html".to_owned())],
@@ -307,7 +357,7 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
         folder: PathBuf::new(),
         prefix: "/".to_owned(),
         only: Vec::new(),
-        allow,
+        allow: allow.into_iter().map(|it| it.0).collect(),
         forbid,
         without_ending: kind == Kind::Server,
         index: t

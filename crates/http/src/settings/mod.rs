@@ -35,7 +35,9 @@ pub use client::{Believed, ClientSettings, Trusted};
 pub use compress::CompressSettings;
 pub use development::{DevelopmentSettings, Editor};
 pub use error_pages::{ErrorPagesSettings, StatusPages};
-pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
+pub use files::{
+    Extension, Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag,
+};
 pub use fileserver::FileServerSettings;
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
@@ -448,11 +450,9 @@ impl Section for RequestIdSettings {
 
 impl Section for Uploads {
     fn read(t: &mut Table<'_>) -> Self {
-        let ending =
-            |text: String| format!(".{}", text.trim_start_matches('.').to_ascii_lowercase());
         let mut endings = |name, sentence| -> Vec<String> {
-            let list: Vec<String> = t.key(name, sentence).live().default(Vec::new());
-            list.into_iter().map(ending).collect()
+            let list: Vec<Extension> = t.key(name, sentence).live().default(Vec::new());
+            list.into_iter().map(|it| it.0).collect()
         };
         Self {
             forbid: endings(
