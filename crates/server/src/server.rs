@@ -43,7 +43,7 @@ use crate::{activation, incidents, reports, rpc, state};
 const RELAY: &str = "relay";
 
 /// How files in the state directory are called, up to a dot or hyphen.
-const KEPT: [&str; 2] = ["store", "kv"];
+const KEPT: [&str; 3] = ["store", "kv", "php-answers"];
 /// Folders in it: reports of crashes, and the local authority.
 const KEPT_FOLDERS: [&str; 2] = ["reports", "tls"];
 

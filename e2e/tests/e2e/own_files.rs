@@ -76,6 +76,19 @@ fn no_file_of_the_server_is_sent() {
         assert_eq!(response.status, 404, "{path}: {}", response.text());
         assert!(!response.text().contains(SECRET), "{path}");
     }
+    // Whatever the server keeps there.
+    let state = std::fs::read_dir(server.site().path("state")).expect("it is there");
+    for entry in state {
+        let entry = entry.expect("an entry");
+        if entry.file_type().expect("its type").is_dir() {
+            continue;
+        }
+        let name = entry.file_name();
+        let name = name.to_str().expect("a plain name");
+        let expected = if name == "mine.txt" { 200 } else { 404 };
+        let path = format!("/state/{name}");
+        assert_eq!(server.get(&path).status, expected, "{path}");
+    }
     assert_eq!(server.get("/state/mine.txt").text(), "mine");
     assert_eq!(server.get("/send.php?file=a.txt").text(), "a file");
     // What a reload adds is the server's from then on.
