@@ -406,7 +406,7 @@ fn a_gigabyte_without_a_line_break_takes_no_memory() {
            output: {{file: endless.log, max_size: 100MB, backups: 20}}}}\n"
     ));
     let before = server.resident_memory();
-    let (_, took) = time(|| {
+    let ((), took) = time(|| {
         wait_for_long("the end of its output", || {
             (processes(&server, "endless")[0]["state"] == "exited").then_some(())
         });
@@ -428,6 +428,7 @@ fn a_gigabyte_without_a_line_break_takes_no_memory() {
     server.stop();
 }
 
+#[expect(clippy::disallowed_types, reason = "a real process is waited for")]
 fn wait_for_long(what: &str, found: impl Fn() -> Option<()>) {
     let begun = std::time::Instant::now();
     while found().is_none() {
