@@ -15,7 +15,7 @@ require __DIR__ . '/../../php/autoload.php';
         return null;
     }
     $line = $client->message;
-    // Behind DATA, lines are the mail, until one with a dot alone. A state has room for a path, not
+    // After DATA, lines are the mail, until one with a dot alone. A state has room for a path, not
     // for a mail.
     if (isset($client->state['draft'])) {
         if ($line !== '.') {
