@@ -8,7 +8,7 @@ use pronghorn_grpc_wire::{Call, Code, Metadata, Status};
 use pronghorn_pool::{Stamps, Taker};
 use pronghorn_trace::{
     Begun, Calls, Incoming, Kind, Outgoing, Recorder, Span, SpanId, Trace, Value, add_server,
-    names_trace, text,
+    names_trace, nanos, text,
 };
 use tokio::time::Instant;
 
@@ -209,8 +209,8 @@ impl CallTrace {
 
     /// In nanoseconds since the Unix epoch.
     fn at(&self, after: Duration) -> u64 {
-        let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-        self.accepted_us.saturating_mul(1000).saturating_add(after)
+        let accepted = self.accepted_us.saturating_mul(1000);
+        accepted.saturating_add(nanos(after))
     }
 }
 

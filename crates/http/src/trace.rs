@@ -9,7 +9,8 @@ use pronghorn_base::{micros, shown};
 use pronghorn_metrics::Exemplar;
 use pronghorn_serve::{OnSent, Request, Sent, Split};
 use pronghorn_trace::{
-    Begun, Calls, Incoming, Kind, Outgoing, Recorder, Span, SpanId, Trace, Value, add_server, text,
+    Begun, Calls, Incoming, Kind, Outgoing, Recorder, Span, SpanId, Trace, Value, add_server,
+    nanos, text,
 };
 use pronghorn_wire::Protocol;
 use tokio::time::Instant;
@@ -260,8 +261,8 @@ impl RequestTrace {
 
     /// In nanoseconds since the Unix epoch.
     fn at(&self, after: Duration) -> u64 {
-        let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-        self.accepted_us.saturating_mul(1000).saturating_add(after)
+        let accepted = self.accepted_us.saturating_mul(1000);
+        accepted.saturating_add(nanos(after))
     }
 }
 

@@ -2,11 +2,11 @@
 //! trace its push belongs, it is that one.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use pronghorn_base::{BoxFuture, since_1970};
 use pronghorn_queue::Job;
-use pronghorn_trace::{Begun, Calls, Incoming, Kind, Recorder, Span, Trace, Value, text};
+use pronghorn_trace::{Begun, Calls, Incoming, Kind, Recorder, Span, Trace, Value, nanos, text};
 use tokio::time::Instant;
 
 use crate::call::JobCall;
@@ -113,7 +113,6 @@ impl JobTrace {
             return;
         }
         let error = error.and_then(|why| why.lines().next());
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let start = nanos(since_1970(self.wall));
         let attempt = self.job.attempts.saturating_add(1);
         let span = Span {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::id::SpanId;
+use crate::sampling::nanos;
 use crate::span::{Kind, Span, Value};
 
 /// Calls that one piece of work keeps: those after them are only counted.
@@ -79,10 +80,7 @@ impl Calls {
 impl Call {
     fn span(&self, parent: SpanId, start: u64) -> Span {
         let (service, method) = self.method.rsplit_once('.').unwrap_or(("", &self.method));
-        let at = |after: Duration| {
-            let nanos = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-            start.saturating_add(nanos)
-        };
+        let at = |after: Duration| start.saturating_add(nanos(after));
         Span {
             id: SpanId::random(),
             parent: Some(parent),

@@ -21,5 +21,5 @@ pub use calls::Calls;
 pub use id::{SpanId, TraceId};
 pub use propagation::{Incoming, Outgoing, fuzz_propagation, names_trace};
 pub use recorder::{Begun, Recorder, Tracer, Traces};
-pub use sampling::Sampling;
+pub use sampling::{Sampling, nanos};
 pub use span::{Kind, Span, Trace, Value, add_server, text};

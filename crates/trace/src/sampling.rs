@@ -76,7 +76,8 @@ impl Live {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// In nanoseconds, as spans have it.
+pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
