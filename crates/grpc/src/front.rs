@@ -23,9 +23,12 @@ impl Front {
 
 impl Handler for Front {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let content = request.head.fields().get("content-type");
-        let is_call = content.and_then(Content::parse).is_some();
-        if let Some(json) = self.json.as_ref().filter(|_| !is_call)
+        let is_call = |request: &Request| {
+            let content = request.head.fields().get("content-type");
+            content.and_then(Content::parse).is_some()
+        };
+        if let Some(json) = &self.json
+            && !is_call(&request)
             && let Some(found) = json.find(&request)
         {
             return Box::pin(json.respond(found, &self.server, request, exchange));
