@@ -85,7 +85,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Owing {
     all: Vec<Owed>,
-    /// How many are of each pipeline.
+    /// The number of those of each pipeline.
     shares: HashMap<String, u64>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Owed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldPart {
     pub(crate) part: Part,
-    /// Where it was.
+    /// The pipeline that it was in.
     pub(crate) pipeline: String,
     process: u64,
     until: u64,
@@ -959,7 +959,7 @@ fn share_of(pipeline: &str) -> Vec<u8> {
     [b"of\0", pipeline.as_bytes()].concat()
 }
 
-/// Where the bytes of the batches of a pipeline are counted.
+/// The key under which the bytes of a pipeline's batches are counted.
 fn bytes_of(pipeline: &str) -> Vec<u8> {
     [b"bytes\0", pipeline.as_bytes()].concat()
 }

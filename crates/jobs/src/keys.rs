@@ -82,7 +82,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Notes {
     by_id: HashMap<String, Note>,
-    /// How many are of each pool.
+    /// The number of those of each pool.
     shares: HashMap<String, u64>,
 }
 

@@ -65,8 +65,9 @@ impl Mark {
         most
     }
 
-    /// How many were killed, and whether they were all. One that ended while this looked may have
-    /// started another one, which is not in the list. `dead` are those that had ended before.
+    /// The number of processes that were killed, and whether they were all. One that ended during
+    /// the look may have started another one, which is not in the list. `dead` are those that had
+    /// ended before.
     fn kill_found(self, dead: &mut HashSet<i32>) -> (usize, bool) {
         let Ok(all) = fs::read_dir("/proc") else {
             return (0, true);

@@ -23,7 +23,7 @@ impl AllPrograms {
         lock(&self.0).iter().flat_map(Programs::all).collect()
     }
 
-    /// Where two services have one of this name, that of the first.
+    /// The program of this name, of the first service that has one.
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Program>, ProgramsError> {
         let services = lock(&self.0);
         let found = services.iter().find_map(|programs| programs.get(name).ok());

@@ -124,7 +124,7 @@ fn paths_match_however_they_are_spelled() {
         ("/..x", "/..x", true),
         ("/a/b", "/a//../b", false),
         ("/b", "/a//../b", true),
-        // Who decodes first finds a query.
+        // Some programs decode a path before they cut its query off.
         ("/login", "/login%3Fx", true),
         ("/login", "/login%23x", true),
         ("/login", "/login#x", true),

@@ -25,9 +25,9 @@ const TELL_AGAIN: Duration = Duration::from_millis(200);
 /// The time for forgetting a batch whose last job is pushed: at a handover the store may not answer
 /// for a moment, and the next process pushes what is not forgotten once more.
 const FORGETTING: Duration = Duration::from_secs(5);
-/// How often a pipeline is looked through for a job that is nowhere.
+/// Looks through a pipeline before a job counts as being nowhere.
 const LOOKS: usize = 2;
-/// How often it is looked for batches that are too old.
+/// The time between two looks for batches that are too old.
 const LOOK: Duration = Duration::from_hours(1);
 
 impl Pipelines {
