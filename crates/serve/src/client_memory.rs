@@ -63,8 +63,7 @@ pub(crate) struct Account {
     kept: [AtomicUsize; 3],
 }
 
-/// Kinds of memory that a connection of HTTP/1.1 has, one of each: so no idle one has room for a
-/// [`Charge`].
+/// Kinds of memory of which a connection has one each: so no idle one has room for a [`Charge`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ClientBytes {
     Head,

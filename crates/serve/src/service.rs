@@ -335,7 +335,7 @@ impl Entered {
         })
     }
 
-    /// Counts what a connection of HTTP/1.1 keeps, where it is more than an ordinary one does.
+    /// Counts what a connection keeps, where it is more than an ordinary one does.
     pub(crate) fn keeps(&self, peer: &Peer, what: ClientBytes, bytes: usize) {
         if bytes > UNCOUNTED || self.account.get().is_some() {
             self.account(peer).keep(what, bytes);

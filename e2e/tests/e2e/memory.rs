@@ -184,6 +184,62 @@ fn heads_of_one_connection_are_counted_together() {
     server.stop();
 }
 
+/// Each is as long as a head may be that is not counted over HTTP/1.1.
+#[test]
+fn half_requests_with_long_heads_count() {
+    const CONNECTIONS: usize = 1200;
+    let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let before = server.resident_memory();
+    let head = block(1, false, &request("/form", &long_field(15_000)));
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stalled = Stalled::open(server.address(), 0);
+        // Whoever is closed already takes no more.
+        stalled.stream.write_all(&head).ok();
+        connections.push(stalled);
+    }
+    // All of them would take 80 MB.
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let grown = grown(&server, before);
+    assert!(grown < 48 << 10, "{grown} KB more");
+    server.stop();
+}
+
+/// A field of a few bytes that the table keeps, in a head of 15 KB that it came with.
+#[test]
+fn entries_of_the_table_count_with_what_they_keep() {
+    const CONNECTIONS: usize = 60;
+    const REQUESTS: u8 = 100;
+    let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let before = server.resident_memory();
+    let requests: Vec<u8> = (0..REQUESTS)
+        .zip(streams())
+        .flat_map(|(number, stream)| {
+            let kept = [0x40, 1, b'k', 1, b'!' + number % 90];
+            let fields = [&kept[..], &long_field(15_000)].concat();
+            block(stream, true, &request("/health", &fields))
+        })
+        .collect();
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stalled = Stalled::open(server.address(), 1 << 20);
+        // Whoever is closed already takes no more.
+        if stalled.stream.write_all(&requests).is_ok() {
+            while stalled.heads.len() < REQUESTS.into() && stalled.read() {}
+        }
+        connections.push(stalled);
+    }
+    // All of them would take 90 MB.
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let grown = grown(&server, before);
+    assert!(grown < 48 << 10, "{grown} KB more");
+    server.stop();
+}
+
 #[test]
 fn fields_that_the_table_must_keep_end_the_connection() {
     let server = Server::start(site("app.php", "", ""));

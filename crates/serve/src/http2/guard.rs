@@ -58,6 +58,8 @@ pub(super) struct Signs {
     written: AtomicU64,
     /// Bytes that have come.
     read: AtomicU64,
+    /// Bytes that `h2` keeps of blocks of fields.
+    pinned: AtomicUsize,
     /// How much was written when the last byte of a body was.
     bodies_written: AtomicU64,
     /// The connection's task wants to know what the client has not taken; then what the kernel
@@ -133,6 +135,11 @@ impl Signs {
     /// How many bytes have come in all.
     pub(super) fn last_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// How much memory the client's blocks of fields keep.
+    pub(super) fn pinned(&self) -> usize {
+        self.pinned.load(Ordering::Relaxed)
     }
 
     /// Whether something waits for room in the socket.
@@ -290,6 +297,9 @@ impl Guard {
     fn settle(&mut self) {
         while !self.held.is_empty() {
             let (passed, stop) = self.inlet.take(&self.held);
+            self.signs
+                .pinned
+                .store(self.inlet.pinned(), Ordering::Relaxed);
             self.ready.extend_from_slice(&self.held[..passed]);
             self.held.advance(passed);
             match stop {
@@ -329,6 +339,9 @@ impl Guard {
         let counted = self.frames.take(read);
         self.note_flood(counted);
         let (passed, stop) = self.inlet.take(read);
+        self.signs
+            .pinned
+            .store(self.inlet.pinned(), Ordering::Relaxed);
         if passed == read.len() {
             return Poll::Ready(Ok(true));
         }

@@ -1,7 +1,7 @@
 //! A client's frames on their way to `h2`: all pass as they came, but for malformed requests, which
 //! are made such that `h2` ends their stream, or shows them to us, and not the connection.
 
-use super::block::{Blocks, Fault, Judged, Most, condemn, mark};
+use super::block::{Blocks, Fault, GROWN, Judged, Most, condemn, mark};
 use super::flood::{HEAD, PREFACE};
 
 const HEADERS: u8 = 1;
@@ -27,6 +27,9 @@ pub(super) struct Inlet {
     longest: usize,
     /// Fields that a request may have.
     fields: usize,
+    longest_seen: usize,
+    /// Bytes since the last block of which the table keeps a field.
+    since_kept: usize,
     /// Whether `h2` will end the connection: nothing more is judged.
     is_over: bool,
 }
@@ -73,8 +76,16 @@ impl Inlet {
             newest: 0,
             longest,
             fields,
+            longest_seen: 0,
+            since_kept: 0,
             is_over: false,
         }
+    }
+
+    /// Bytes that `h2` keeps of blocks: for the table of fields, and the buffer that the longest frame
+    /// has made it grow.
+    pub(super) fn pinned(&self) -> usize {
+        self.blocks.pinned() + GROWN * self.longest_seen
     }
 
     /// How many of these bytes may pass, and what follows them. Those that may not are shown again,
@@ -94,19 +105,28 @@ impl Inlet {
             };
             if kind != HEADERS {
                 self.skip = HEAD + length;
+                self.since_kept = self.since_kept.saturating_add(self.skip);
                 continue;
             }
             let mut joined = Vec::new();
             match self.search(rest, &mut joined) {
                 Search::Wait => return (at, Stop::Wait),
                 Search::Hopeless => self.is_over = true,
-                Search::Found(found) => match self.judge(&found, rest, &joined) {
-                    Verdict::Instead(instead) => {
-                        return (at, Stop::Instead(found.length, instead));
+                Search::Found(found) => {
+                    let verdict = self.judge(&found, rest, &joined);
+                    self.longest_seen = self.longest_seen.max(found.length.min(LONGEST_FRAME));
+                    self.since_kept = self.since_kept.saturating_add(found.length);
+                    if self.blocks.pin(self.since_kept) {
+                        self.since_kept = 0;
                     }
-                    Verdict::Flood => return (at, Stop::Flood),
-                    Verdict::Pass => at += found.length,
-                },
+                    match verdict {
+                        Verdict::Instead(instead) => {
+                            return (at, Stop::Instead(found.length, instead));
+                        }
+                        Verdict::Flood => return (at, Stop::Flood),
+                        Verdict::Pass => at += found.length,
+                    }
+                }
             }
         }
     }

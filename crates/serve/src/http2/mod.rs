@@ -243,6 +243,7 @@ impl Driver {
             }
         }
         self.shared.signs.flushed();
+        self.shared.note_pinned();
         self.look();
         if self.closing.is_none() {
             if let Some(flood) = self.shared.signs.flood() {

@@ -8,7 +8,7 @@ use pronghorn_base::micros;
 use tokio::time::Instant;
 
 use super::guard::Signs;
-use crate::client_memory::{Charge, UNCOUNTED};
+use crate::client_memory::{Charge, ClientBytes, UNCOUNTED};
 use crate::date::epoch_us;
 use crate::message::Peer;
 use crate::service::Entered;
@@ -76,6 +76,12 @@ impl ConnectionState {
     /// For so much memory, where it is worth counting.
     pub(super) fn charged(&self, bytes: usize) -> Charge {
         self.entered.charged(&self.peer, bytes, self.uncounted())
+    }
+
+    /// Counts what `h2` keeps of the client's blocks of fields, also between requests.
+    pub(super) fn note_pinned(&self) {
+        let pinned = self.signs.pinned();
+        self.entered.keeps(&self.peer, ClientBytes::Input, pinned);
     }
 
     /// One more request waits for its client.

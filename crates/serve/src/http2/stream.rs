@@ -83,8 +83,9 @@ pub(super) async fn answer(
         None => head(&parts, &body, limits),
     };
     let is_malformed = fault.is_some_and(|fault| fault != Fault::TooMany);
-    // The fields are in the head now, or not wanted: a reply may wait for minutes.
-    let (method, uri) = (parts.method, parts.uri);
+    // All of it is in the head now, or not wanted. Each part keeps the whole buffer that it was read
+    // into, and a reply may wait for minutes.
+    let head = head.map_err(|refusal| (refusal, parts.method, parts.uri));
     drop(parts.headers);
     running.holds(head.as_ref().map_or(0, RequestHead::size));
     let handler = service.handler();
@@ -118,7 +119,7 @@ pub(super) async fn answer(
             };
             (framing, response)
         }
-        Err(refusal) => {
+        Err((refusal, method, uri)) => {
             let peer = &stream.running.shared.peer;
             tracing::debug!(
                 target: "http", remote_address = %peer.address,

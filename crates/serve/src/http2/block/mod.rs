@@ -32,6 +32,10 @@ const CRUMBS: usize = 256;
 /// Fields beyond what a block may have that can't be left out, because the table keeps them: more
 /// than fit there at a time.
 const KEPT: usize = TABLE / OVERHEAD;
+/// Buffers that `h2` reads into grow to twice their size.
+pub(super) const GROWN: usize = 2;
+/// The largest one is for the longest frame.
+const BUFFER: usize = GROWN * (16 << 10);
 /// The octets of those.
 const KEPT_OCTETS: usize = 2 * TABLE;
 /// Makes a request's block one that this server refuses: the name of a field behind all others,
@@ -212,6 +216,8 @@ struct TableEntry {
     value_len: u16,
     /// The fault that it has as a whole.
     fault: Option<Fault>,
+    /// Bytes that stay in memory as long as this is kept.
+    pinned: u32,
 }
 
 impl TableEntry {
@@ -336,6 +342,10 @@ pub(super) struct Blocks {
     /// Bytes that the client takes away from the most that the table may have.
     less: usize,
     text: Vec<u8>,
+    /// Bytes that the entries of the table keep in memory.
+    pinned: usize,
+    /// Whether the newest entry came with the block that was judged last.
+    has_new: bool,
 }
 
 impl Blocks {
@@ -343,6 +353,7 @@ impl Blocks {
     pub(super) fn judge(&mut self, block: &[u8], most: Most) -> Judged {
         let mut patches = Vec::new();
         let mut found = None;
+        self.has_new = false;
         let walked = self.walk(block, most, |fault, patch| {
             // A malformed block is that, however long it is.
             if matches!(found, None | Some(Fault::TooMany)) {
@@ -358,6 +369,25 @@ impl Blocks {
             (Ok(()), None) => Judged::Good,
             (Ok(()), Some(fault)) => Judged::Mended(fault, spliced(block, patches)),
         }
+    }
+
+    /// The last block came with so many bytes since the one before of which the table keeps a
+    /// field. `h2` keeps texts as parts of the buffers that it reads into, so that an entry of few
+    /// bytes keeps all that was read beside it. As entries go in their order, the newest one of a
+    /// block stands for all. False where the table keeps nothing of this block.
+    pub(super) fn pin(&mut self, bytes: usize) -> bool {
+        let newest = self.table.front_mut().filter(|_| self.has_new);
+        if let Some(entry) = newest {
+            let pinned = bytes.saturating_mul(GROWN).min(BUFFER);
+            entry.pinned = u32::try_from(pinned).unwrap_or(u32::MAX);
+            self.pinned += entry.pinned as usize;
+        }
+        self.has_new
+    }
+
+    /// Bytes that `h2` keeps for its table, beyond the table itself.
+    pub(super) fn pinned(&self) -> usize {
+        self.pinned
     }
 
     /// Tells what is wrong, and what is to be replaced for it, in the order of the block.
@@ -480,7 +510,9 @@ impl Blocks {
                 name_len,
                 value_len,
                 fault,
+                pinned: 0,
             };
+            self.has_new = true;
             self.table.push_front(entry);
             self.size += size;
         }
@@ -493,6 +525,8 @@ impl Blocks {
                 return;
             };
             self.size -= oldest.size();
+            self.pinned -= oldest.pinned as usize;
+            self.has_new &= !self.table.is_empty();
         }
     }
 }

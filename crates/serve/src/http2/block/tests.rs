@@ -411,3 +411,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_newest_entry_of_a_block_stands_for_what_came_with_it() {
+    let mut blocks = Blocks::default();
+    let kept = field(0x40, b"x-a", b"b");
+    let twice = [&kept[..], &kept].concat();
+    assert_eq!(blocks.judge(&twice, MANY), Judged::Good);
+    assert!(blocks.pin(1500));
+    assert_eq!(blocks.judge(&field(0, b"x-a", b"b"), MANY), Judged::Good);
+    assert!(!blocks.pin(200), "the table keeps nothing of it");
+    assert_eq!(blocks.judge(&kept, MANY), Judged::Good);
+    assert!(blocks.pin(1 << 20));
+    assert_eq!(blocks.pinned(), 3000 + BUFFER, "no buffer is longer");
+    // Room for two entries: the oldest one goes, and nothing with it.
+    let two = 2 * (4 + OVERHEAD);
+    let smaller = [0x3f, u8::try_from(two - 0x1f).expect("seven bits")];
+    assert_eq!(blocks.judge(&smaller, MANY), Judged::Good);
+    assert_eq!(blocks.pinned(), 3000 + BUFFER);
+    let one = [0x3f, u8::try_from(4 + OVERHEAD - 0x1f).expect("seven bits")];
+    assert_eq!(blocks.judge(&one, MANY), Judged::Good);
+    assert_eq!(blocks.pinned(), BUFFER);
+    assert_eq!(blocks.judge(&[0x20], MANY), Judged::Good);
+    assert_eq!(blocks.pinned(), 0);
+}
