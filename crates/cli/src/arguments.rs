@@ -348,6 +348,7 @@ pub(crate) struct Cache {
 pub(crate) enum CacheCommand {
     /// Print the value of a key; a value that PHP has serialised is shown as text
     Get {
+        #[arg(value_name = "STORAGE")]
         storage: String,
         key: String,
         /// Print the stored bytes
@@ -356,12 +357,14 @@ pub(crate) enum CacheCommand {
     },
     /// Delete keys
     Delete {
+        #[arg(value_name = "STORAGE")]
         storage: String,
         #[arg(required = true)]
         keys: Vec<String>,
     },
     /// Delete all entries of a storage
     Clear {
+        #[arg(value_name = "STORAGE")]
         storage: String,
         /// Only entries whose keys begin with this; only for storages in memory
         #[arg(long)]
@@ -374,17 +377,27 @@ pub(crate) enum CacheCommand {
 pub(crate) enum SchedulesCommand {
     /// Show the last runs of a schedule and, for a command, its last lines of output
     Show {
+        #[arg(value_name = "SCHEDULE")]
         name: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Run a schedule now, even if it is paused
-    Run { name: String },
+    Run {
+        #[arg(value_name = "SCHEDULE")]
+        name: String,
+    },
     /// Pause a schedule; it does not run on its own, even after a restart of the server
-    Pause { name: String },
+    Pause {
+        #[arg(value_name = "SCHEDULE")]
+        name: String,
+    },
     /// Resume a schedule
-    Resume { name: String },
+    Resume {
+        #[arg(value_name = "SCHEDULE")]
+        name: String,
+    },
 }
 
 /// What there is to do with jobs.
@@ -393,7 +406,10 @@ pub(crate) enum JobsCommand {
     /// Print each job when it ends, until a signal arrives
     Tail(OfPipeline),
     /// List the waiting, delayed and running jobs of a pipeline
-    List { pipeline: String },
+    List {
+        #[arg(value_name = "PIPELINE")]
+        pipeline: String,
+    },
     /// List dead letters, which are jobs that were given up, newest first
     Dead(OfPipeline),
     /// List unfinished batches
@@ -403,7 +419,7 @@ pub(crate) enum JobsCommand {
         /// The job's ID
         id: String,
         /// The job's pipeline, if jobs of several pipelines have the ID
-        #[arg(long)]
+        #[arg(long, value_name = "PIPELINE")]
         pipeline: Option<String>,
     },
     /// Run dead letters again, as if they had never run
@@ -417,9 +433,15 @@ pub(crate) enum JobsCommand {
         ids: Vec<String>,
     },
     /// Remove all waiting and delayed jobs of a pipeline; running jobs continue
-    Clear { pipeline: String },
+    Clear {
+        #[arg(value_name = "PIPELINE")]
+        pipeline: String,
+    },
     /// Print the jobs of a pipeline, one line of JSON for each; pause the pipeline first
-    Export { pipeline: String },
+    Export {
+        #[arg(value_name = "PIPELINE")]
+        pipeline: String,
+    },
     /// Push jobs from the output of `export` on standard input
     Import,
     /// Pause pipelines; they accept jobs, but give none to workers
@@ -431,7 +453,7 @@ pub(crate) enum JobsCommand {
 /// Which pipelines are meant.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    #[arg(required = true, value_delimiter = ',')]
+    #[arg(required = true, value_delimiter = ',', value_name = "PIPELINE")]
     pub(crate) pipelines: Vec<String>,
 }
 
@@ -443,7 +465,7 @@ pub(crate) struct OfPipeline {
     #[arg(value_name = "PIPELINE")]
     first: Option<String>,
     /// Only this pipeline, as an option; the same as for `retry` and `discard`
-    #[arg(long)]
+    #[arg(long, value_name = "PIPELINE")]
     pipeline: Option<String>,
 }
 
@@ -460,7 +482,7 @@ pub(crate) struct Letters {
     /// IDs of jobs
     pub(crate) ids: Vec<String>,
     /// Dead letters of this pipeline; all of it without IDs
-    #[arg(long)]
+    #[arg(long, value_name = "PIPELINE")]
     pub(crate) pipeline: Option<String>,
 }
 

@@ -1,13 +1,14 @@
-//! What a shell completes that the definition of the command line does not know: keys, pools, PHP
-//! files. The shell asks this program for it, by a variable.
+//! What a shell completes that the definition of the command line does not know: keys, names in the
+//! configuration, PHP files. The shell asks this program for it, by a variable.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter};
 use clap_complete::env::{Bash, CompleteEnv, Fish, Shells, Zsh};
-use pronghorn_config::{Input, Severity, describe_with, load};
+use pronghorn_config::{Input, Resolved, Severity, describe_with, load};
 use pronghorn_server::Services;
 use pronghorn_server::settings::Settings;
 
@@ -26,23 +27,44 @@ pub(crate) fn answer(definition: fn() -> Command) -> bool {
         .unwrap_or(true)
 }
 
+/// Names that an argument takes, by the name of its value: where the configuration has them.
+const NAMES: [(&str, &str); 4] = [
+    ("PIPELINE", "jobs.pipelines."),
+    ("PROGRAM", "service."),
+    ("SCHEDULE", "jobs.schedules."),
+    ("STORAGE", "kv."),
+];
+
 /// The definition with what knows its values.
 pub(crate) fn with_completions(command: Command) -> Command {
-    let pools = |command: Command| {
-        command.mut_arg("of", |argument| argument.add(ArgValueCompleter::new(pools)))
-    };
-    command
+    named(command)
         .mut_arg("overrides", |argument| {
             argument.add(ArgValueCompleter::new(keys))
         })
-        .mut_subcommand("reset", pools)
-        .mut_subcommand("workers", pools)
         .mut_subcommand("serve", |command| {
             let scripts = PathCompleter::any().filter(is_served);
             command.mut_arg("target", |argument| {
                 argument.add(ArgValueCompleter::new(scripts))
             })
         })
+}
+
+/// Completes names of the configuration in a command and those below it.
+fn named(command: Command) -> Command {
+    let command = command.mut_args(|argument| {
+        let value = argument.get_value_names().and_then(<[_]>::first);
+        let value = value.map_or("", |name| name.as_str());
+        if value == "POOL" {
+            return argument.add(ArgValueCompleter::new(pools));
+        }
+        match NAMES.into_iter().find(|(name, _)| *name == value) {
+            Some((_, section)) => argument.add(ArgValueCompleter::new(move |begun: &OsStr| {
+                names_below(section, begun)
+            })),
+            None => argument,
+        }
+    });
+    command.mut_subcommands(named)
 }
 
 fn is_served(path: &Path) -> bool {
@@ -63,14 +85,39 @@ fn keys(begun: &OsStr) -> Vec<CompletionCandidate> {
     beginning(begun, plain.map(|path| format!("{path}=")))
 }
 
-/// Those of the configuration in the working directory.
+/// Those of the configuration.
 fn pools(begun: &OsStr) -> Vec<CompletionCandidate> {
     let services = Services::default();
-    let resolved = load(&Input::default())
-        .resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
-    let Ok(settings) = resolved.into_settings() else {
+    let Ok(settings) = resolved(&services).into_settings() else {
         return Vec::new();
     };
     let names = settings.pools().map(|(_, pool)| pool.name.to_owned());
     beginning(begun, names)
+}
+
+/// The sections that the configuration has below this one.
+fn names_below(section: &str, begun: &OsStr) -> Vec<CompletionCandidate> {
+    let resolved = resolved(&Services::default());
+    let keys = resolved.effective().keys();
+    let below = keys.filter_map(|(path, _, _)| path.strip_prefix(section)?.split_once('.'));
+    let names: BTreeSet<_> = below.map(|(name, _)| name.to_owned()).collect();
+    beginning(begun, names.into_iter())
+}
+
+fn resolved(services: &Services) -> Resolved<Settings> {
+    load(&input()).resolve_with(Severity::Warning, |t| Settings::read_with(t, services))
+}
+
+/// The file and the directory that the line names so far. It need not be a whole command yet.
+fn input() -> Input {
+    let mut input = Input::default();
+    let mut words = std::env::args_os().skip_while(|word| word != "--");
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("-c" | "--config") => input.file = words.next().map(PathBuf::from),
+            Some("-w") => input.folder = words.next().map(PathBuf::from).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    input
 }

@@ -708,6 +708,38 @@ fn completions_know_the_commands() {
 }
 
 #[test]
+fn completions_know_the_names_of_the_configuration() {
+    let site = Site::new();
+    site.write(
+        "other.yaml",
+        "server: {command: php worker.php}\n\
+         http: {address: 127.0.0.1:0, pools: {images: {num_workers: 1}}}\n\
+         jobs:\n  pipelines: {mail: {driver: memory}, maps: {driver: memory}}\n  \
+           schedules: {nightly: {cron: '0 3 * * *', pipeline: mail, job: night}}\n\
+         kv: {pages: {driver: memory}}\n\
+         service: {tick: {command: sleep 1}}\n",
+    );
+    let cases: [(&[&str], &str); 9] = [
+        (&["jobs", "pause", "m"], "mail\nmaps\n"),
+        (&["jobs", "list", "ma"], "mail\nmaps\n"),
+        (&["jobs", "retry", "--pipeline", "mai"], "mail\n"),
+        (&["schedules", "run", "n"], "nightly\n"),
+        (&["programs", "restart", "t"], "tick\n"),
+        (&["programs", "logs", "t"], "tick\n"),
+        (&["cache", "clear", "p"], "pages\n"),
+        (&["workers", "im"], "images\n"),
+        (&["reset", "im"], "images\n"),
+    ];
+    for (words, completed) in cases {
+        let mut command = Command::new(binary());
+        command.env("PRONGHORN_COMPLETE", "fish");
+        let line = [&["--", "pronghorn", "-c", "other.yaml"], words].concat();
+        let answer = Server::run_by(command, &site, &line);
+        assert_eq!(answer.stdout, completed, "{words:?}: {}", answer.stderr);
+    }
+}
+
+#[test]
 fn services_are_steered_without_a_section_rpc() {
     let worker = Site::fixture("foreign/jobs.php");
     let server = Server::start(Site::new().config(&format!(
