@@ -3,7 +3,9 @@
 
 use std::process::Command;
 
-use pronghorn_testkit::{Connection, Ended, Server, Site, free_address, php_command, wait_for};
+use pronghorn_testkit::{
+    Connection, Ended, Server, Site, binary, free_address, php_command, wait_for,
+};
 use serde_json::Value;
 
 use crate::first_minute::Disk;
@@ -599,6 +601,51 @@ fn the_admin_listener_shows_what_the_server_knows() {
     );
     connection.request("POST", "/api/v1/status", &own);
     assert_eq!(connection.response().status, 405);
+    server.stop();
+}
+
+/// As a package lays them out, without a token, as a browser asks.
+#[test]
+fn the_admin_listener_shows_the_documentation_that_a_package_has() {
+    let admin = free_address();
+    let more = format!("admin: {{listen: '{admin}', token: an-admins-token-0}}\n");
+    let server = Server::start(site(&more, ""));
+    let missing = Connection::open(admin).get("/docs/");
+    assert_eq!(missing.status, 404);
+    assert!(missing.text().contains("not installed"));
+    server.stop();
+
+    let site = site(&more, "");
+    site.write("usr/share/pronghorn/site/index.html", "<h1>All pages</h1>");
+    site.write("usr/share/pronghorn/site/guide/tls.html", "<h1>TLS</h1>");
+    site.write("usr/share/pronghorn/other.html", "no page");
+    let program = site.path("usr/bin/pronghorn");
+    std::fs::create_dir(site.path("usr/bin")).expect("a folder can be made");
+    std::fs::copy(binary(), &program).expect("a program can be copied");
+    let server = Server::start_by(Command::new(program), site, &["serve"]);
+    let page = |path: &str| {
+        let response = Connection::open(admin).get(path);
+        (response.status, response.text())
+    };
+    assert_eq!(page("/docs/"), (200, "<h1>All pages</h1>".to_owned()));
+    assert_eq!(
+        page("/docs/guide/tls.html"),
+        (200, "<h1>TLS</h1>".to_owned())
+    );
+    let moved = Connection::open(admin).get("/docs");
+    assert_eq!(moved.header("location"), Some("/docs/"));
+    for other in [
+        "/docs/none.html",
+        "/docs/../other.html",
+        "/docs/%2e%2e/other.html",
+    ] {
+        let (status, text) = page(other);
+        assert!(
+            matches!(status, 400 | 401 | 403 | 404),
+            "{other}: {status} {text}"
+        );
+    }
+    assert_eq!(page("/docsearch").0, 401);
     server.stop();
 }
 

@@ -25,9 +25,9 @@ const BELOW: &str = "/api/v1/";
 const MOST_REPORTS: usize = 100;
 
 /// Answers by the path of a request that may read everything.
-pub(super) async fn answer(pages: &Pages, path: &[u8]) -> Response {
+pub(super) async fn answer(pages: &Pages, has_documentation: bool, path: &[u8]) -> Response {
     match path {
-        b"/" => return page(pages),
+        b"/" => return page(pages, has_documentation),
         b"/openapi.json" => return json(200, schema(pages).to_string()),
         _ => {}
     }
@@ -246,13 +246,15 @@ fn not_found(why: &str) -> Response {
 }
 
 /// For a person who came by.
-fn page(pages: &Pages) -> Response {
+fn page(pages: &Pages, has_documentation: bool) -> Response {
     const OTHERS: [&str; 4] = ["/metrics", "/health", "/ready", "/openapi.json"];
     let schemas = pages.schemas();
     let names = schemas.iter().map(|(name, _)| format!("{BELOW}{name}"));
     let mut text =
         String::from("<!doctype html><meta charset=utf-8><title>Pronghorn</title><ul>\n");
-    for page in OTHERS.map(str::to_owned).into_iter().chain(names) {
+    let documentation = has_documentation.then(|| "/docs/".to_owned());
+    let others = OTHERS.map(str::to_owned).into_iter();
+    for page in others.chain(documentation).chain(names) {
         _ = writeln!(text, "<li><a href=\"{page}\">{page}</a>"); // a String takes all
     }
     let mut response = Response::new(200, Body::Whole(text.into()));

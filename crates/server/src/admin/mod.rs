@@ -1,12 +1,14 @@
 //! The service `admin`: what a server knows of itself, for people and programs, read-only: metrics,
 //! health, and as JSON what services show of themselves: its own pages are status, workers, queues,
-//! reports and configuration.
+//! reports and configuration. Beside them it has the pages of the documentation, where a package has
+//! brought them.
 //!
 //! On the control thread, which requests for PHP never keep busy. Beyond this machine it wants a
 //! token; without one it answers no request by a name, which a page in somebody's browser could
 //! make.
 
 mod api;
+mod documentation;
 mod settings;
 
 use std::net::IpAddr;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_config::{Listen, Section, Table};
+use pronghorn_http::files::Files;
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
 use pronghorn_plugin_api::{self as api_of_services, BoxFuture, Context, Pages, Running};
 use pronghorn_process::open_files::Share;
@@ -68,6 +71,7 @@ struct Admin {
     exposition: Exposition,
     checks: Checks,
     pages: Pages,
+    documentation: Option<Arc<Files>>,
 }
 
 impl api_of_services::Service for AdminService {
@@ -115,6 +119,7 @@ impl AdminService {
                 unavailable: UNAVAILABLE,
             },
             pages: context.pages.clone(),
+            documentation: documentation::open(),
         };
         let limits = Limits {
             connections: Share::ADMIN.connections(),
@@ -139,6 +144,9 @@ impl Handler for Admin {
             b"/health" | b"/livez" | b"/ready" | b"/readyz" => {
                 return self.checks.handle(request, exchange);
             }
+            path if documentation::is_asked(path) => {
+                return Box::pin(documentation::answer(self.documentation.as_ref(), request));
+            }
             _ => {}
         }
         if let Some(refusal) = self.refusal(&request) {
@@ -147,7 +155,10 @@ impl Handler for Admin {
         if request.head.path() == b"/metrics" {
             return self.exposition.handle(request, exchange);
         }
-        Box::pin(async move { api::answer(&self.pages, request.head.path()).await })
+        let has_documentation = self.documentation.is_some();
+        Box::pin(
+            async move { api::answer(&self.pages, has_documentation, request.head.path()).await },
+        )
     }
 }
 
