@@ -82,8 +82,8 @@ impl Inlet {
         }
     }
 
-    /// Bytes that `h2` keeps of blocks: for the table of fields, and the buffer that the longest frame
-    /// has made it grow.
+    /// Bytes that `h2` keeps of blocks: for the table of fields, and the buffer that the longest
+    /// frame has made it grow.
     pub(super) fn pinned(&self) -> usize {
         self.blocks.pinned() + GROWN * self.longest_seen
     }

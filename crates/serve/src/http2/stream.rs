@@ -83,8 +83,8 @@ pub(super) async fn answer(
         None => head(&parts, &body, limits),
     };
     let is_malformed = fault.is_some_and(|fault| fault != Fault::TooMany);
-    // All of it is in the head now, or not wanted. Each part keeps the whole buffer that it was read
-    // into, and a reply may wait for minutes.
+    // All of it is in the head now, or not wanted. Each part keeps the whole buffer that it was
+    // read into, and a reply may wait for minutes.
     let head = head.map_err(|refusal| (refusal, parts.method, parts.uri));
     drop(parts.headers);
     running.holds(head.as_ref().map_or(0, RequestHead::size));

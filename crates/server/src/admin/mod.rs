@@ -1,7 +1,7 @@
 //! The service `admin`: what a server knows of itself, for people and programs, read-only: metrics,
 //! health, and as JSON what services show of themselves: its own pages are status, workers, queues,
-//! reports and configuration. Beside them it has the pages of the documentation, where a package has
-//! brought them.
+//! reports and configuration. Beside them it has the pages of the documentation, where a package
+//! has brought them.
 //!
 //! On the control thread, which requests for PHP never keep busy. Beyond this machine it wants a
 //! token; without one it answers no request by a name, which a page in somebody's browser could
