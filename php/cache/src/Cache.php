@@ -6,6 +6,7 @@ namespace Pronghorn\Cache;
 
 use Pronghorn\Cache\Internal\Computing;
 use Pronghorn\Cache\Internal\Fresh;
+use Pronghorn\Cache\Internal\Keys;
 use Pronghorn\Cache\Internal\Pairs;
 use Pronghorn\Cache\Internal\Refusals;
 use Pronghorn\Cache\Internal\Tags;
@@ -28,6 +29,8 @@ final class Cache implements CacheInterface
     private const RESERVED = '{}()/\\@:';
 
     private readonly Tags $tags;
+    /** Bytes that a key may have before its prefix is there. */
+    private readonly int $longest;
 
     /**
      * @param bool $strict what PSR-16 does not allow is a mistake: a key with one of its reserved
@@ -39,6 +42,7 @@ final class Cache implements CacheInterface
         private readonly bool $strict = false,
     ) {
         $this->tags = new Tags($store, $prefix);
+        $this->longest = \max(0, Keys::LONGEST - \strlen($prefix));
     }
 
     /**
@@ -58,7 +62,7 @@ final class Cache implements CacheInterface
 
     public function get($key, $default = null): mixed
     {
-        $isPlain = \is_string($key) && $key !== '' && !$this->strict;
+        $isPlain = \is_string($key) && $key !== '' && \strlen($key) <= $this->longest && !$this->strict;
         $kept = $this->store->get($isPlain ? $this->prefix . $key : $this->name($key), $default);
         if (!\is_array($kept)) {
             return $kept;
@@ -71,7 +75,7 @@ final class Cache implements CacheInterface
 
     public function set($key, $value, $ttl = null): bool
     {
-        $isPlain = \is_string($key) && $key !== '' && !$this->strict;
+        $isPlain = \is_string($key) && $key !== '' && \strlen($key) <= $this->longest && !$this->strict;
 
         return $this->store->set(
             $isPlain ? $this->prefix . $key : $this->name($key),
@@ -190,7 +194,7 @@ final class Cache implements CacheInterface
     /** See {@see Store::increment}. */
     public function increment(string $key, int $by = 1, ?float $ttl = null): int
     {
-        $isPlain = $key !== '' && !$this->strict;
+        $isPlain = $key !== '' && \strlen($key) <= $this->longest && !$this->strict;
         $name = $isPlain ? $this->prefix . $key : $this->name($key);
 
         return $this->store->increment($name, $by, $ttl);
@@ -332,6 +336,12 @@ final class Cache implements CacheInterface
     {
         if (!\is_string($key) || $key === '') {
             throw new InvalidKey('A key is a string with at least one byte.');
+        }
+        if (\strlen($key) > $this->longest) {
+            throw new InvalidKey(
+                'A key has at most ' . Keys::LONGEST . ' bytes with its prefix, this one has '
+                . \strlen($this->prefix . $key) . '.',
+            );
         }
         if ($this->strict && \strpbrk($key, self::RESERVED) !== false) {
             throw new InvalidKey('A key has none of the signs ' . self::RESERVED . ' in PSR-16.');

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\Keys;
 use Pronghorn\Cache\Internal\LockEntry;
 
 /**
@@ -107,7 +108,7 @@ final class Lock
      */
     private function nextToken(): int
     {
-        $key = "lock-token\0$this->name";
+        $key = "lock-token\0" . Keys::shortened($this->name);
         $last = (int) $this->store->get($key, 0);
         $token = \max((int) (\microtime(true) * 1e6), $last + 1);
         $this->store->set($key, $token); // without room it is not kept, and the clock goes on

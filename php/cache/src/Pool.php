@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Cache;
 
 use Pronghorn\Cache\Internal\Fresh;
+use Pronghorn\Cache\Internal\Keys;
 use Pronghorn\Cache\Internal\Pairs;
 use Pronghorn\Cache\Internal\Tags;
 use Psr\Cache\CacheItemInterface;
@@ -14,12 +15,10 @@ use Psr\Cache\CacheItemPoolInterface;
  * A storage of the server that all workers share, as a PSR-6 pool, with tags. It needs the package
  * psr/cache.
  *
- * Keys are those of PSR-6 and longer ones: 1 to 65,000 bytes, without `{}()/\@:`.
+ * Keys are those of PSR-6 and longer ones: 1 to 65,000 bytes with the prefix, without `{}()/\@:`.
  */
 final class Pool implements CacheItemPoolInterface
 {
-    private const LONGEST_KEY = 65_000;
-
     /** @var array<string, Item> by key */
     private array $deferred = [];
     private readonly Tags $tags;
@@ -118,7 +117,12 @@ final class Pool implements CacheItemPoolInterface
             throw new InvalidItem('An item is of getItem(), and not made by somebody else.');
         }
         unset($this->deferred[$item->getKey()]);
-        $kept = Tags::wrap($item->get(), $this->tags->numbers($item->tags()));
+        try {
+            $numbers = $this->tags->numbers($item->tags());
+        } catch (InvalidKey $mistake) {
+            throw new InvalidItem($mistake->getMessage(), 0, $mistake);
+        }
+        $kept = Tags::wrap($item->get(), $numbers);
 
         return $this->store->set($this->name($item->getKey()), $kept, $item->left());
     }
@@ -130,9 +134,13 @@ final class Pool implements CacheItemPoolInterface
      */
     public function invalidateTags(iterable $tags): bool
     {
-        $this->tags->invalidate($tags);
-        // Those that are not saved yet were given their tags in this process.
         $gone = [...$tags];
+        try {
+            $this->tags->invalidate($gone);
+        } catch (InvalidKey $mistake) {
+            throw new InvalidItem($mistake->getMessage(), 0, $mistake);
+        }
+        // Those that are not saved yet were given their tags in this process.
         $this->deferred = \array_filter(
             $this->deferred,
             static fn (Item $item): bool => \array_intersect($item->tags(), $gone) === [],
@@ -171,8 +179,8 @@ final class Pool implements CacheItemPoolInterface
 
     private function name(mixed $key): string
     {
-        if (!\is_string($key) || $key === '' || \strlen($key) > self::LONGEST_KEY) {
-            throw new InvalidItem('A key is a string of 1 to ' . self::LONGEST_KEY . ' bytes.');
+        if (!\is_string($key) || $key === '' || \strlen($this->prefix . $key) > Keys::LONGEST) {
+            throw new InvalidItem('A key is a string of 1 to ' . Keys::LONGEST . ' bytes with its prefix.');
         }
         if (\strpbrk($key, '{}()/\\@:') !== false) {
             throw new InvalidItem('A key has none of the signs {}()/\\@: in PSR-6.');

@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\Keys;
+
 /**
  * Lets so many through in a time, over all workers: a token bucket, which takes bursts, or a
  * sliding window, which does not.
@@ -44,13 +46,14 @@ final class RateLimiter
      */
     public function take(string $client): float
     {
-        return $this->isBucket ? $this->fromBucket($client) : $this->fromWindow($client);
+        $key = "limit\0" . Keys::shortened("$this->name\0$client");
+
+        return $this->isBucket ? $this->fromBucket($key) : $this->fromWindow($key);
     }
 
     /** Kept is the moment at which the bucket will be full again. */
-    private function fromBucket(string $client): float
+    private function fromBucket(string $key): float
     {
-        $key = "limit\0$this->name\0$client";
         $each = $this->seconds / $this->limit;
         // With others at the same time one of them gets on in each round.
         for ($rounds = 0; $rounds < self::ROUNDS; $rounds++) {
@@ -73,12 +76,12 @@ final class RateLimiter
         return $this->store->compareAndSwap($key, $kept, $full, $ttl) ?: $this->store->add($key, $full, $ttl);
     }
 
-    private function fromWindow(string $client): float
+    private function fromWindow(string $name): float
     {
         $now = \microtime(true);
         $window = (int) \floor($now / $this->seconds);
         $part = $now / $this->seconds - $window;
-        $key = fn (int $number): string => "limit\0$this->name\0$client\0$number";
+        $key = static fn (int $number): string => "$name\0$number";
         $before = (int) $this->store->get($key($window - 1), 0);
         $ttl = 2 * $this->seconds + 1;
         $mine = $this->store->increment($key($window), 1, $ttl);

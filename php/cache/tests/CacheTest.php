@@ -337,6 +337,18 @@ final class CacheTest extends TestCase
         yield 'remember' => [static fn (Cache $cache) => $cache->remember('a:b', 60, static fn () => 1)];
     }
 
+    public function testTheLongestKeyIsTakenByAll(): void
+    {
+        $key = str_repeat('a', 64_996);
+        self::assertTrue($this->cache->set($key, 1));
+        self::assertSame(2, $this->cache->increment($key));
+        self::assertTrue($this->cache->compareAndSwap($key, 2, 3));
+        self::assertSame(3, $this->cache->get($key));
+        self::assertTrue($this->cache->deleteMultiple([$key]));
+        self::assertSame(5, $this->cache->remember($key, 60, static fn () => 5));
+        self::assertTrue($this->cache->setTagged('b', 1, [str_repeat('t', 64_992)]));
+    }
+
     /** @dataProvider noKeys */
     public function testWhatIsNoStringIsNoKey(mixed $key): void
     {
@@ -354,6 +366,19 @@ final class CacheTest extends TestCase
         if (!is_int($key)) {
             $calls[] = fn () => $this->cache->setMultiple($pairs());
         }
+        if (is_string($key)) {
+            // PHP's own types refuse the others.
+            array_push(
+                $calls,
+                fn () => $this->cache->add($key, 1),
+                fn () => $this->cache->increment($key),
+                fn () => $this->cache->compareAndSwap($key, 1, 2),
+                fn () => $this->cache->setTagged($key, 1, ['t']),
+                fn () => $this->cache->remember($key, 60, static fn () => 1),
+                fn () => $this->cache->setTagged('b', 1, ['t', $key]),
+                fn () => $this->cache->invalidateTags(['t', $key]),
+            );
+        }
         $this->store->set('app:a', 'kept');
         foreach ($calls as $number => $call) {
             try {
@@ -369,6 +394,8 @@ final class CacheTest extends TestCase
     public static function noKeys(): iterable
     {
         yield 'nothing' => [''];
+        yield 'too much' => [str_repeat('a', 64_997)];
+        yield 'far too much' => [str_repeat('a', 1 << 20)];
         yield 'null' => [null];
         yield 'yes' => [true];
         yield 'a number' => [2];

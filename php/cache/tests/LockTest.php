@@ -27,6 +27,17 @@ final class LockTest extends TestCase
         self::assertGreaterThan($one->token(), $two->token());
     }
 
+    public function testANameMayBeLong(): void
+    {
+        $store = new ArrayStore();
+        $name = str_repeat('n', 1 << 20);
+        [$one, $same, $other] = [new Lock($store, $name), new Lock($store, $name), new Lock($store, "$name.")];
+        self::assertTrue($one->acquire());
+        self::assertFalse($same->acquire());
+        self::assertTrue($other->acquire());
+        self::assertTrue($one->release());
+    }
+
     public function testItEndsByItselfAndIsNotTakenFromTheNextOne(): void
     {
         $store = new ArrayStore();

@@ -35,6 +35,18 @@ final class RateLimiterTest extends TestCase
         self::assertSame(0.0, $limiter->take('b'));
     }
 
+    public function testAClientMayHaveALongName(): void
+    {
+        $store = new ArrayStore();
+        $long = str_repeat('a', 1 << 20);
+        foreach ([RateLimiter::tokenBucket(...), RateLimiter::slidingWindow(...)] as $number => $new) {
+            $limiter = $new($store, "api$number", 1, 3600);
+            self::assertSame(0.0, $limiter->take($long));
+            self::assertGreaterThan(0, $limiter->take($long));
+            self::assertSame(0.0, $limiter->take("{$long}b"));
+        }
+    }
+
     public function testAStorageThatTakesNothingIsSaid(): void
     {
         $limiter = RateLimiter::tokenBucket($this->createStub(Store::class), 'api', 5, 600);

@@ -19,6 +19,7 @@ use Pronghorn\Cache\Cache;
 use Pronghorn\Cache\Tests\Support\ArrayStore as Storage;
 use Pronghorn\Laravel\Cache\PronghornStore;
 use Pronghorn\Laravel\PronghornServiceProvider;
+use Psr\SimpleCache\InvalidArgumentException;
 
 final class CacheTest extends TestCase
 {
@@ -94,6 +95,53 @@ final class CacheTest extends TestCase
             self::assertFalse($this->cache->increment('n'));
             self::assertSame($value, $this->cache->get('n'));
         }
+    }
+
+    /** @dataProvider noKeys */
+    public function testWhatIsNoKeyIsTheMistakeOfPsr16(string $key): void
+    {
+        $cache = new Repository(new PronghornStore(fn () => new Cache($this->storage), ''));
+        $calls = [
+            fn () => $cache->get($key),
+            fn () => $cache->has($key),
+            fn () => $cache->many(['a', $key]),
+            fn () => $cache->getMultiple(['a', $key]),
+            fn () => $cache->put($key, 1, 10),
+            fn () => $cache->set($key, 1),
+            fn () => $cache->putMany([$key => 1], 10),
+            fn () => $cache->setMultiple([$key => 1], 10),
+            fn () => $cache->forever($key, 1),
+            fn () => $cache->add($key, 1, 10),
+            fn () => $cache->increment($key),
+            fn () => $cache->decrement($key),
+            fn () => $cache->forget($key),
+            fn () => $cache->delete($key),
+            fn () => $cache->remember($key, 10, static fn () => 1),
+        ];
+        foreach ($calls as $number => $call) {
+            try {
+                $call();
+                self::fail("call $number");
+            } catch (InvalidArgumentException $mistake) {
+                self::assertStringStartsWith('A key has 1 to 65000 bytes', $mistake->getMessage());
+            }
+        }
+    }
+
+    /** @return iterable<string, array{string}> */
+    public static function noKeys(): iterable
+    {
+        yield 'nothing' => [''];
+        yield 'too much' => [str_repeat('a', 65_001)];
+        yield 'far too much' => [str_repeat('a', 1 << 20)];
+    }
+
+    public function testALockMayHaveALongName(): void
+    {
+        $name = str_repeat('n', 1 << 20);
+        self::assertTrue($this->cache->lock($name, 10)->get());
+        self::assertFalse($this->cache->lock($name, 10)->get());
+        self::assertTrue($this->cache->lock("$name.", 10)->get());
     }
 
     public function testTagsAreClearedTogether(): void

@@ -45,6 +45,17 @@ final class LockTest extends TestCase
         self::assertTrue($this->store->exists($others));
     }
 
+    public function testANameMayBeLong(): void
+    {
+        $name = str_repeat('n', 1 << 20);
+        [$mine, $others, $another] = [new Key($name), new Key($name), new Key("$name.")];
+        $this->store->save($mine);
+        $this->store->save($another);
+        self::assertTrue($this->store->exists($mine));
+        $this->expectException(LockConflictedException::class);
+        $this->store->save($others);
+    }
+
     public function testItEndsByItselfUnlessItIsPutOff(): void
     {
         [$mine, $others] = [new Key('import'), new Key('import')];

@@ -20,7 +20,7 @@ final class LockEntry
 
     public function __construct(private readonly Store $store, string $name)
     {
-        $this->key = "lock\0$name";
+        $this->key = "lock\0" . Keys::shortened($name);
     }
 
     /** Where it is nobody's. */

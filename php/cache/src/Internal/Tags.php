@@ -104,7 +104,11 @@ final class Tags
             if (!\is_string($tag) || $tag === '') {
                 throw new InvalidKey('A tag is a string with at least one byte.');
             }
-            $names[] = "{$this->prefix}tag\0$tag";
+            $name = "{$this->prefix}tag\0$tag";
+            if (\strlen($name) > Keys::LONGEST) {
+                throw new InvalidKey('A tag is too long: it has ' . \strlen($tag) . ' bytes.');
+            }
+            $names[] = $name;
         }
 
         return $names;

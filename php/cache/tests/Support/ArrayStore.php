@@ -39,6 +39,7 @@ final class ArrayStore implements Store
 
     public function set(string $key, mixed $value, ?float $ttl = null): bool
     {
+        self::expectKey($key);
         $bytes = serialize($value);
         if (strlen($key . $bytes) > $this->longest) {
             return false;
@@ -92,8 +93,17 @@ final class ArrayStore implements Store
         return count($gone);
     }
 
+    /** As storages of the server. */
+    private static function expectKey(string $key): void
+    {
+        if ($key === '' || strlen($key) > 65_536) {
+            throw new \ValueError('A key must have 1 to 65536 bytes, has ' . strlen($key));
+        }
+    }
+
     private function has(string $key): bool
     {
+        self::expectKey($key);
         $end = $this->entries[$key][1] ?? null;
 
         return isset($this->entries[$key]) && ($end === null || $end > $this->now);

@@ -7,6 +7,8 @@ namespace Pronghorn\Laravel\Cache;
 use Illuminate\Cache\TaggableStore;
 use Illuminate\Contracts\Cache\LockProvider;
 use Pronghorn\Cache\Cache;
+use Pronghorn\Cache\Internal\Keys;
+use Pronghorn\Cache\InvalidKey;
 use Pronghorn\Cache\Store;
 
 /** A storage of the server, for `config/cache.php`. */
@@ -115,7 +117,7 @@ final class PronghornStore extends TaggableStore implements LockProvider
 
     public function lock($name, $seconds = 0, $owner = null)
     {
-        return new PronghornLock($this->store(), $this->name($name), $seconds, $owner);
+        return new PronghornLock($this->store(), $this->prefix . $name, $seconds, $owner);
     }
 
     public function restoreLock($name, $owner)
@@ -123,9 +125,17 @@ final class PronghornStore extends TaggableStore implements LockProvider
         return $this->lock($name, 0, $owner);
     }
 
+    /** Any text that the storage takes: Laravel's repository is a PSR-16 cache to its callers. */
     private function name(string|int $key): string
     {
-        return $this->prefix . $key;
+        $name = $this->prefix . $key;
+        if ($name === '' || \strlen($name) > Keys::LONGEST) {
+            throw new InvalidKey(
+                'A key has 1 to ' . Keys::LONGEST . ' bytes with its prefix, this one has ' . \strlen($name) . '.',
+            );
+        }
+
+        return $name;
     }
 
     /** Laravel takes any key, which PSR-16 does not. */

@@ -1,0 +1,21 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache\Internal;
+
+/** Which keys a storage takes. */
+final class Keys
+{
+    /**
+     * Bytes of a key with its prefix. A storage takes 65,536: locks and limits need the rest, for
+     * what they put before and behind a key.
+     */
+    public const LONGEST = 65_000;
+
+    /** A name that is no key of somebody, and may have any length. */
+    public static function shortened(string $name): string
+    {
+        return \strlen($name) <= self::LONGEST ? $name : "long\0" . \hash('sha256', $name);
+    }
+}
