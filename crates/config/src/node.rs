@@ -70,6 +70,14 @@ impl Node {
         }
     }
 
+    /// An item of a list.
+    pub(crate) fn item(&self, number: usize) -> Option<&Self> {
+        match &self.value {
+            Value::List(items) => items.get(number),
+            Value::Null | Value::Text(_) | Value::Map(_) => None,
+        }
+    }
+
     /// True for nothing at all and for an empty text, which all but lists and maps read as unset.
     pub fn is_blank(&self) -> bool {
         matches!(self.value, Value::Null)

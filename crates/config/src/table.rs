@@ -446,7 +446,8 @@ impl<'a> Table<'a> {
         self.say(Severity::Error, &[name], message, hint);
     }
 
-    /// As [`Table::error`], of a key in sections below this one: the last name of a path.
+    /// As [`Table::error`], of a key in sections below this one: the last name of a path. Names of
+    /// lists may have an item's number in brackets.
     pub fn error_below(&mut self, path: &[&str], message: &str, hint: &str) {
         self.say(Severity::Error, path, message, hint);
     }
@@ -483,17 +484,25 @@ impl<'a> Table<'a> {
         let (mut map, mut place, mut path) = (self.map, &self.place, self.path.clone());
         for name in names.iter().filter(|name| !name.is_empty()) {
             path = join(&path, name);
+            let (list, number) = numbered(name);
             let mut entries = map.into_iter().flat_map(|map| &map.entries);
-            let found = entries.find(|e| same_name(&e.name, name));
+            let found = entries.find(|e| same_name(&e.name, list));
             // What is not written is told at what is written of its path.
-            map = found.and_then(|entry| match &entry.node.value {
-                Value::Map(map) => {
-                    place = &entry.origin.place;
-                    Some(map)
-                }
-                Value::Null | Value::Text(_) | Value::List(_) => {
-                    place = &entry.node.origin.place;
-                    None
+            map = found.and_then(|entry| {
+                let item = number.and_then(|number| entry.node.item(number));
+                let (node, above) = match item {
+                    Some(item) => (item, &item.origin.place),
+                    None => (&entry.node, &entry.origin.place),
+                };
+                match &node.value {
+                    Value::Map(map) => {
+                        place = above;
+                        Some(map)
+                    }
+                    Value::Null | Value::Text(_) | Value::List(_) => {
+                        place = &node.origin.place;
+                        None
+                    }
                 }
             });
         }
@@ -595,4 +604,11 @@ impl<'a> Table<'a> {
             }
         }
     }
+}
+
+/// The name of a list, and the number of an item of it.
+fn numbered(name: &str) -> (&str, Option<usize>) {
+    let parts = name.strip_suffix(']').and_then(|it| it.split_once('['));
+    let number = parts.and_then(|(list, number)| Some((list, Some(number.parse().ok()?))));
+    number.unwrap_or((name, None))
 }

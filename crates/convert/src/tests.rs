@@ -69,7 +69,20 @@ fn converted(name: &str, text: &str) -> Converted {
     let directory = Directory::new();
     let file = directory.join(name);
     std::fs::write(&file, text).unwrap();
-    convert(&[file]).unwrap()
+    let converted = convert(&[file]).unwrap();
+    expect_nothing_opened(&converted.yaml);
+    converted
+}
+
+/// Rules that are made leave to the routes what was closed there.
+fn expect_nothing_opened(yaml: &str) {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let resolved = loaded.resolve_with(Severity::Warning, |t| {
+        t.optional_section::<HttpSettings>("http", "")
+    });
+    if let Ok(Some(settings)) = resolved.into_settings() {
+        assert_eq!(settings.opened_paths(), [], "{yaml}");
+    }
 }
 
 /// A piece of a site, in which its root is not said.

@@ -254,6 +254,11 @@ impl Subnet {
         }
     }
 
+    /// An address of this net.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// True for an address of this net. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) counts
     /// as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -16,20 +16,16 @@ impl<T> Limits<T> {
         Self(is_one.then(|| settings.compile(&[], limit)))
     }
 
-    /// That of the route of a request. `address`: the client's.
+    /// That of the route of a request.
     ///
     /// # Errors
     ///
     /// When one of several readings of its path may be limited: the router answers 400.
-    pub(super) fn of(
-        &self,
-        head: &RequestHead,
-        address: Option<IpAddr>,
-    ) -> Result<Option<&T>, Ambiguous> {
+    pub(super) fn of(&self, asked: &Asked<'_>) -> Result<Option<&T>, Ambiguous> {
         let Some(routes) = &self.0 else {
             return Ok(None);
         };
-        routes.pick(&asked(head, address)).map(Option::as_ref)
+        routes.pick(asked).map(Option::as_ref)
     }
 
     /// That of a route for a page that stands for the path of a request. `path` is decoded.
@@ -44,7 +40,8 @@ impl<T> Limits<T> {
     }
 }
 
-fn asked(head: &RequestHead, address: Option<IpAddr>) -> Asked<'_> {
+/// `address`: the client's.
+pub(super) fn asked(head: &RequestHead, address: Option<IpAddr>) -> Asked<'_> {
     Asked {
         method: head.method(),
         authority: head.authority(),

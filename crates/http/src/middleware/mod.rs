@@ -18,7 +18,7 @@ mod parts;
 mod rate_limit;
 mod record;
 mod request_id;
-mod rewrite;
+pub(crate) mod rewrite;
 mod sendfile;
 mod static_files;
 mod trace;

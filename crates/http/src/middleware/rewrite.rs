@@ -8,69 +8,75 @@
 //! Routes see the target that a rule gave. A rule with `unless_refused` asks them before: it
 //! carries nothing away from a route that refuses, however the path is spelled.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use pronghorn_h1::RequestHead;
+use pronghorn_h1::host_of;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
-use super::limits::Limits;
+use super::limits::{Limits, asked};
 use super::parts::Parts;
 use crate::router::ambiguous;
-use crate::routes::{Ambiguous, other_readings};
-use crate::settings::{RewriteRule, TargetPiece};
+use crate::routes::{Ambiguous, Asked, other_readings};
+use crate::settings::{HttpSettings, RewriteRule, TargetPiece};
 
 struct Rewrite {
     next: Arc<dyn Handler>,
+    rules: Rules,
+}
+
+pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
+    let rules = Rules::of(parts.settings);
+    Arc::new(Rewrite { next, rules })
+}
+
+/// The rules, and the routes that some of them ask first.
+pub(crate) struct Rules {
     rules: Vec<RewriteRule>,
     /// The routes that refuse, or ask for a password.
     limits: Limits<()>,
 }
 
-pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
-    Arc::new(Rewrite {
-        next,
-        rules: parts.settings.rewrite.clone(),
-        limits: Limits::by(parts.settings, |route| {
-            (route.refuse.is_some() || route.basic_auth.is_some()).then_some(())
-        }),
-    })
-}
-
 /// The number of a rule, and the target that it gives.
-type RuleTarget = (usize, Vec<u8>);
+pub(crate) type RuleTarget = (usize, Vec<u8>);
 
-impl Rewrite {
+impl Rules {
+    pub(crate) fn of(settings: &HttpSettings) -> Self {
+        Self {
+            rules: settings.rewrite.clone(),
+            limits: Limits::by(settings, |route| route.closes_paths().then_some(())),
+        }
+    }
+
     /// The rule that each way to read the path finds, if one does.
-    fn find(
+    pub(crate) fn find(
         &self,
-        head: &RequestHead,
-        address: Option<IpAddr>,
+        asked: &Asked<'_>,
+        query: Option<&[u8]>,
     ) -> Result<Option<RuleTarget>, Ambiguous> {
         let mut found: Option<RuleTarget> = None;
-        for reading in other_readings(head.path()).ok_or(Ambiguous)? {
-            let this = self.find_in((head, address), &reading, Groups::Encoded);
+        for reading in other_readings(asked.path).ok_or(Ambiguous)? {
+            let this = self.find_in((asked, query), &reading, Groups::Encoded);
             match (&found, &this) {
                 (Some(found), Some(this)) if found.0 != this.0 => return Err(Ambiguous),
                 _ => found = found.or(this),
             }
         }
         // A rule may be about how a path is written, and a group keeps what was sent.
-        let sent = self.find_in((head, address), head.path(), Groups::AsSent);
+        let sent = self.find_in((asked, query), asked.path, Groups::AsSent);
         let is_other = matches!((&sent, &found), (Some(sent), Some(found)) if sent.0 != found.0);
         Ok(if is_other { found } else { sent.or(found) })
     }
 
     fn find_in(
         &self,
-        (head, address): (&RequestHead, Option<IpAddr>),
+        (asked, query): (&Asked<'_>, Option<&[u8]>),
         path: &[u8],
         groups: Groups,
     ) -> Option<RuleTarget> {
         let mut rules = self.rules.iter().enumerate();
         rules.find_map(|(at, rule)| {
-            let target = target(rule, head, path, groups)?;
-            let is_limited = || !matches!(self.limits.of(head, address), Ok(None));
+            let target = target(rule, (asked.authority, query), path, groups)?;
+            let is_limited = || !matches!(self.limits.of(asked), Ok(None));
             let is_left = rule.unless_refused && is_limited();
             (!is_left).then_some((at, target))
         })
@@ -101,10 +107,12 @@ impl Groups {
 
 impl Handler for Rewrite {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let Ok(found) = self.find(&request.head, request.peer.address.ip()) else {
+        let asked = asked(&request.head, request.peer.address.ip());
+        let Ok(found) = self.rules.find(&asked, request.head.query()) else {
             return Box::pin(std::future::ready(ambiguous(&request)));
         };
-        let found = found.and_then(|(at, target)| Some((self.rules.get(at)?.status, target)));
+        let rules = &self.rules.rules;
+        let found = found.and_then(|(at, target)| Some((rules.get(at)?.status, target)));
         match found {
             Some((Some(status), target)) => {
                 let mut response = Response::new(status, Body::Empty);
@@ -127,8 +135,13 @@ impl Handler for Rewrite {
 }
 
 /// The new target of a request, if the rule is about it.
-fn target(rule: &RewriteRule, head: &RequestHead, path: &[u8], groups: Groups) -> Option<Vec<u8>> {
-    let host = head.host();
+fn target(
+    rule: &RewriteRule,
+    (authority, query): (&str, Option<&[u8]>),
+    path: &[u8],
+    groups: Groups,
+) -> Option<Vec<u8>> {
+    let host = host_of(authority);
     if !rule.hosts.is_empty() && !rule.hosts.iter().any(|pattern| pattern.matches(&host)) {
         return None;
     }
@@ -149,7 +162,7 @@ fn target(rule: &RewriteRule, head: &RequestHead, path: &[u8], groups: Groups) -
         let slashes = target.iter().take_while(is_slash).count();
         target.drain(1..slashes);
     }
-    if let Some(query) = head.query().filter(|_| !rule.to.drops_query) {
+    if let Some(query) = query.filter(|_| !rule.to.drops_query) {
         let joint = if target.contains(&b'?') { b'&' } else { b'?' };
         target.push(joint);
         target.extend_from_slice(query);
@@ -166,27 +179,21 @@ mod tests {
 
     fn to(rule: &RewriteRule, of: &str) -> String {
         let head = head(&format!("GET {of} HTTP/1.1\r\nHost: A.example:80\r\n\r\n"));
-        let target = target(rule, &head, head.path(), Groups::AsSent);
+        let of = (head.authority(), head.query());
+        let target = target(rule, of, head.path(), Groups::AsSent);
         String::from_utf8(target.unwrap_or_else(|| b"-".to_vec())).expect("ASCII")
     }
 
-    fn rewrite(rules: Vec<RewriteRule>) -> Rewrite {
-        struct Nobody;
-        impl Handler for Nobody {
-            fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
-                Box::pin(std::future::ready(Response::status_only(404)))
-            }
-        }
-        Rewrite {
-            next: Arc::new(Nobody),
+    fn rewrite(rules: Vec<RewriteRule>) -> Rules {
+        Rules {
             rules,
             limits: Limits::default(),
         }
     }
 
-    fn found(rewrite: &Rewrite, of: &str) -> String {
+    fn found(rules: &Rules, of: &str) -> String {
         let head = head(&format!("GET {of} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        match rewrite.find(&head, None) {
+        match rules.find(&asked(&head, None), head.query()) {
             Ok(None) => "none".to_owned(),
             Ok(Some((_, target))) => String::from_utf8(target).expect("ASCII"),
             Err(Ambiguous) => "400".to_owned(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
-use super::limits::Limits;
+use super::limits::{Limits, asked};
 use super::parts::{Parts, Unusable};
 use crate::basic_auth::BasicAuth;
 use crate::files::{Answer, Files, Looked};
@@ -69,7 +69,8 @@ impl Handler for StaticFiles {
         if let Looked::Nothing = found {
             return self.next.handle(request, exchange);
         }
-        let limit = match self.limits.of(&request.head, request.peer.address.ip()) {
+        let asked = asked(&request.head, request.peer.address.ip());
+        let limit = match self.limits.of(&asked) {
             Err(Ambiguous) | Ok(Some(FileLimit::Refused(_))) => {
                 return self.next.handle(request, exchange);
             }

@@ -56,6 +56,20 @@ pub(super) fn check_otel(t: &mut Table<'_>, http: &HttpSettings) {
     }
 }
 
+/// A rule of `http.rewrite` may open what a route closes.
+pub(super) fn check_rewrites(t: &mut Table<'_>, http: &HttpSettings) {
+    const HINT: &str = "write `unless_refused: true` in the rule, and the route answers; or \
+                        `unless_refused: false` where the rule may open it";
+    for opened in http.opened_paths() {
+        let message = format!(
+            "opens `{}`, which `http.routes[{}]` closes: routes see the new path, `{}`",
+            opened.path, opened.route, opened.target
+        );
+        let rule = format!("rewrite[{}]", opened.rule);
+        t.warn_below(&["http", &rule], &message, HINT);
+    }
+}
+
 /// What of this machine is not as the settings say.
 pub(super) fn look(http: &HttpSettings, directory: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -265,6 +265,7 @@ impl api::Service for HttpService {
     fn check(&self, t: &mut Table<'_>, server: &ServerSettings) {
         look::check_commands(t, &self.settings, server);
         look::check_otel(t, &self.settings);
+        look::check_rewrites(t, &self.settings);
     }
 
     fn listens(&self) -> Vec<Listen> {

@@ -6,6 +6,7 @@ use regex::bytes::Regex;
 
 use super::method::is_token;
 use crate::expression;
+use crate::samples::samples;
 
 /// A field with a value in which the expression is found. A request without it has an empty one: a
 /// route for `^$` gets both.
@@ -51,6 +52,19 @@ impl HeaderPatterns {
                 all.all(found)
             }
         })
+    }
+}
+
+impl HeaderPatterns {
+    /// Fields that match, if some are found.
+    pub(super) fn sample(&self) -> Option<Fields> {
+        let mut fields = Fields::new();
+        for pattern in self.0.iter().filter(|it| !it.value.is_match(b"")) {
+            let texts = samples(pattern.value.as_str());
+            let text = texts.iter().find(|text| pattern.value.is_match(text))?;
+            fields.push(pattern.name.clone(), &text[..]);
+        }
+        self.match_all(&fields, false).then_some(fields)
     }
 }
 

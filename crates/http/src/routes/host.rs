@@ -72,6 +72,12 @@ impl HostPattern {
         }
     }
 
+    /// A host that matches.
+    pub(crate) fn sample(&self) -> String {
+        let below = if self.below { "a." } else { "" };
+        format!("{below}{}", self.name)
+    }
+
     pub(super) fn covers(&self, other: &Self) -> bool {
         self == other || (self.below && self.matches(&other.name))
     }

@@ -17,6 +17,10 @@ impl Method {
         self.0 == method
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.0
+    }
+
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(&other.0)
     }

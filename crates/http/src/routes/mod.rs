@@ -11,6 +11,7 @@ mod header;
 mod host;
 mod method;
 mod path;
+mod sample;
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,7 @@ use pronghorn_config::{Node, Setting, Shown, Wrong};
 use regex::bytes::Regex;
 
 use crate::expression;
+use crate::samples::samples;
 
 /// A path that more than four things of [`STEPS`] are in was written to be misread.
 const MOST_READINGS: usize = 16;
@@ -558,6 +559,17 @@ impl PathPattern {
     /// Whether it is `/*`.
     pub fn is_everything(&self) -> bool {
         matches!(&self.says, Says::Path { texts, below: true } if texts.iter().all(Vec::is_empty))
+    }
+
+    /// Texts that are likely in paths which it names; none of one that names what it leaves out, or
+    /// is `/*`.
+    pub(crate) fn samples(&self) -> Vec<Vec<u8>> {
+        match &self.says {
+            Says::Path { .. } if self.is_everything() => Vec::new(),
+            Says::Path { texts, .. } => texts.iter().take(1).cloned().collect(),
+            Says::Expression(expression) => samples(expression.as_str()),
+            Says::Without(_) => Vec::new(),
+        }
     }
 
     /// Whether a route with this pattern alone gets a path.

@@ -20,6 +20,8 @@ pub struct RewriteRule {
     pub status: Option<u16>,
     /// Requests that a route refuses are left to it.
     pub unless_refused: bool,
+    /// That they are not stands in the file.
+    pub may_open: bool,
 }
 
 /// A target, with numbers in braces for what the groups of the expression have found.
@@ -89,9 +91,11 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
         .key(
             "unless_refused",
             "If true, the rule does not apply to requests whose original path a route with \
-             `refuse` or `basic_auth` matches. That route answers them.",
+             `refuse` or `basic_auth` matches. That route answers them. `check` warns about a rule \
+             that leads out of such a path, unless `false` is written here.",
         )
         .default(false);
+    let may_open = !unless_refused && t.is_written("unless_refused");
     for (key, is_written, hint) in [
         (
             "path",
@@ -138,6 +142,7 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
         to,
         status,
         unless_refused,
+        may_open,
     })
 }
 
@@ -227,5 +232,6 @@ pub(crate) fn rule(path: &str, to: &str, status: Option<u16>) -> RewriteRule {
         to: Target::parse(to).expect(to),
         status,
         unless_refused: false,
+        may_open: false,
     }
 }

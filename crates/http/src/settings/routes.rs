@@ -81,12 +81,15 @@ impl RouteSettings {
         self.refuse.is_some() && !conditions.is_empty()
     }
 
+    /// Whether it keeps clients from its paths: all of them, or those without a password.
+    pub fn closes_paths(&self) -> bool {
+        self.refuse.is_some() || self.basic_auth.is_some()
+    }
+
     /// Whether a script that it names must not run for requests of later routes: it runs for none,
     /// or for those with a password.
     fn closes(&self) -> bool {
-        self.refuse.is_some()
-            || self.basic_auth.is_some()
-            || matches!(self.scripts, Answering::Front | Answering::Nothing)
+        self.closes_paths() || matches!(self.scripts, Answering::Front | Answering::Nothing)
     }
 
     /// Whether its requests go to this pool.

@@ -97,6 +97,29 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
+/// The warning is rare enough to be read.
+#[test]
+fn no_configuration_of_the_repository_opens_what_a_route_closes() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut directories = vec![root.join("packaging"), root.join("php/laravel/stubs")];
+    let examples = fs::read_dir(root.join("examples")).expect("the examples");
+    directories.extend(examples.map(|it| it.expect("an example").path()));
+    let mut judged = 0;
+    for directory in directories {
+        let file = directory.join("pronghorn.yaml");
+        let Ok(text) = fs::read_to_string(&file) else {
+            continue;
+        };
+        judged += 1;
+        let input = Input::from_text("pronghorn.yaml", text);
+        let services = Services::default();
+        let said = check(&services, &input, None, Form::Text, |_, _| Vec::new());
+        let (out, file) = (said.out, file.display());
+        assert!(!out.contains("` opens `"), "{file}: {out}");
+    }
+    assert!(judged > 20, "the examples are gone: {judged}");
+}
+
 fn update() -> bool {
     env::var_os("UPDATE_GOLDEN").is_some()
 }

@@ -624,8 +624,9 @@ fn mistakes(text: &str, place: &str) -> Vec<String> {
     let said = resolved.report().iter().map(ToString::to_string);
     // A part may need what is not written in it.
     said.filter(|said| {
-        said.starts_with("error")
-            && (is_whole || said.contains("unknown key") || said.contains("accepted:"))
+        said.contains("` opens `")
+            || said.starts_with("error")
+                && (is_whole || said.contains("unknown key") || said.contains("accepted:"))
     })
     .collect()
 }
