@@ -2,8 +2,8 @@
 //!
 //! A hash is slow by design. So what was right once is remembered, keyed, and costs no hash again;
 //! what is not known is verified on a thread that may block, one after the other for each file, so
-//! that a flood of wrong passwords takes one processor at most; and a client that was wrong too
-//! often has to wait.
+//! that a flood of wrong passwords takes one processor at most. Clients take turns at that, so that
+//! the flood of one is in nobody else's way; and a client that was wrong too often has to wait.
 //!
 //! The file is looked at again once a second: `htpasswd` needs no reload.
 
@@ -20,9 +20,9 @@ use pronghorn_htpasswd::{Rejected, Users, Verified};
 use pronghorn_plugin_api::Finding;
 use pronghorn_serve::{Exchange, Handled, Handler, Household, Request, Response};
 use pronghorn_wire::REMOTE_USER;
-use tokio::sync::{Mutex as Turn, Semaphore};
 use tokio::time::Instant;
 
+use crate::fair_queue::{FairQueue, Full};
 use crate::limiter::Limiter;
 use crate::settings::{BasicAuthSettings, HttpSettings, Rate, RouteSettings};
 
@@ -313,12 +313,11 @@ impl UserFiles {
 struct UserFile {
     path: PathBuf,
     known: Mutex<Known>,
-    /// Whose password is being verified.
-    turn: Arc<Turn<()>>,
-    waiting: Semaphore,
+    /// Whose password is being verified. Clients of unix sockets count as one.
+    queue: FairQueue<Option<Household>>,
     wrong: Limiter,
-    /// Counts all passwords that are not known. A client with too many has no use of those that
-    /// were right: somebody else at its address may guess.
+    /// Counts all passwords that are not known and let nobody in. A client with too many has no use
+    /// of those that were right: somebody else at its address may guess.
     guesses: Limiter,
     /// The moment from which that counts.
     started: Instant,
@@ -337,6 +336,11 @@ struct Known {
 }
 
 impl Known {
+    /// The last look at the file holds.
+    fn is_new(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.looked) < LOOK_HOLDS
+    }
+
     fn knows(&self, client: Option<Household>, credentials: &Credentials) -> bool {
         let Credentials { name, password } = credentials;
         let hash = self.users.as_ref().and_then(|users| users.hash_of(name));
@@ -363,6 +367,13 @@ enum Verdict {
     Unreadable,
 }
 
+impl Verdict {
+    /// `wait` in nanoseconds.
+    const fn too_often(wait: u64) -> Self {
+        Self::TooOften(wait.div_ceil(1_000_000_000))
+    }
+}
+
 impl UserFile {
     fn open(path: PathBuf) -> std::io::Result<Self> {
         let (users, stamp) = read(&path)?;
@@ -374,8 +385,7 @@ impl UserFile {
                 looked: Instant::now(),
                 verified: Verified::default(),
             }),
-            turn: Arc::default(),
-            waiting: Semaphore::new(MOST_WAITING),
+            queue: FairQueue::new(MOST_WAITING),
             wrong: Limiter::new(WRONG, WRONG_AT_ONCE),
             guesses: Limiter::new(GUESSES, GUESSES.count),
             started: Instant::now(),
@@ -387,14 +397,8 @@ impl UserFile {
     /// Whether it was right, and its hash is the same since.
     fn knows(&self, client: Option<Household>, credentials: &Credentials) -> bool {
         let now = Instant::now();
-        let is_free = || {
-            self.guesses
-                .look(self.guesses.tag(client), self.moment(now))
-                .is_ok()
-        };
         let known = lock(&self.known);
-        let is_new = now.saturating_duration_since(known.looked) < LOOK_HOLDS;
-        is_new && known.knows(client, credentials) && is_free()
+        known.is_new(now) && known.knows(client, credentials) && self.may_guess(client, now).is_ok()
     }
 
     fn moment(&self, now: Instant) -> u64 {
@@ -415,18 +419,29 @@ impl UserFile {
         credentials: Credentials,
         is_listed: bool,
     ) -> (Verdict, Credentials) {
-        // A look at the file waits for no hash, and needs no place among those who do.
         let (file, now) = (self.clone(), Instant::now());
-        on_a_thread(move || file.refresh(now)).await;
+        // Who has guessed too often takes no thread: no password of his lets him in.
+        if let Err(too_often) = self.may_guess(client, now) {
+            return (too_often, credentials);
+        }
+        // A look at the file waits for no hash, and needs no place among those who do.
+        if !lock(&self.known).is_new(now) {
+            on_a_thread(move || file.refresh(now)).await;
+        }
         if is_listed && self.knows(client, &credentials) {
             return (Verdict::Right, credentials);
         }
-        let Ok(_place) = self.waiting.try_acquire() else {
-            return (Verdict::Busy, credentials);
-        };
-        let turn = tokio::time::timeout(LONGEST_WAIT, self.turn.clone().lock_owned()).await;
-        let Ok(turn) = turn else {
-            return (Verdict::Busy, credentials);
+        // Who may not try anyway takes no place.
+        if let Err(too_often) = self.may_try(client, now) {
+            return (too_often, credentials);
+        }
+        let turn = tokio::time::timeout(LONGEST_WAIT, self.queue.turn(client)).await;
+        let turn = match turn {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(Full)) | Err(_) => {
+                self.count_guess(client, Instant::now());
+                return (Verdict::Busy, credentials);
+            }
         };
         let file = self.clone();
         let now = Instant::now();
@@ -452,14 +467,8 @@ impl UserFile {
         if is_listed && self.knows(client, credentials) {
             return Verdict::Right;
         }
-        let seconds = |wait: u64| Verdict::TooOften(wait.div_ceil(1_000_000_000));
-        let moment = self.moment(now);
-        if let Err(wait) = self.guesses.take(self.guesses.tag(client), moment) {
-            return seconds(wait);
-        }
-        let tag = self.wrong.tag(client);
-        if let Err(wait) = self.wrong.look(tag, moment) {
-            return seconds(wait);
+        if let Err(too_often) = self.may_try(client, now) {
+            return too_often;
         }
         let Credentials { name, password } = credentials;
         if users.verify(name, password) && is_listed {
@@ -469,16 +478,42 @@ impl UserFile {
             known.verified.remember(client, name, hash, password);
             return Verdict::Right;
         }
-        _ = self.wrong.take(tag, moment); // it was let through a moment ago
+        self.count_guess(client, now);
+        // It was let through a moment ago.
+        _ = self.wrong.take(self.wrong.tag(client), self.moment(now));
         Verdict::Wrong
+    }
+
+    /// Whether a client may try a password that is not known.
+    fn may_try(&self, client: Option<Household>, now: Instant) -> Result<(), Verdict> {
+        self.may_guess(client, now)?;
+        let wrong = self.wrong.look(self.wrong.tag(client), self.moment(now));
+        wrong.map_err(|wait| {
+            self.count_guess(client, now);
+            Verdict::too_often(wait)
+        })
+    }
+
+    fn may_guess(&self, client: Option<Household>, now: Instant) -> Result<(), Verdict> {
+        let guesses = self
+            .guesses
+            .look(self.guesses.tag(client), self.moment(now));
+        guesses.map_err(Verdict::too_often)
+    }
+
+    /// Counts a password that is not known and has let nobody in.
+    fn count_guess(&self, client: Option<Household>, now: Instant) {
+        // With too many, one more changes nothing.
+        _ = self
+            .guesses
+            .take(self.guesses.tag(client), self.moment(now));
     }
 
     /// The users of the file as it is now; none if it can't be read.
     fn refresh(&self, now: Instant) -> Option<Arc<Users>> {
         {
             let known = lock(&self.known);
-            let is_new = now.saturating_duration_since(known.looked) < LOOK_HOLDS;
-            if is_new && known.users.is_some() {
+            if known.is_new(now) && known.users.is_some() {
                 return known.users.clone();
             }
         }
@@ -582,5 +617,112 @@ impl Handler for Guarded {
                 }
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_testkit::Directory;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn client(address: &str) -> Household {
+        Household::of(address.parse().expect(address))
+    }
+
+    fn credentials(password: &str) -> Credentials {
+        Credentials {
+            name: b"ann".to_vec(),
+            password: password.as_bytes().to_vec(),
+        }
+    }
+
+    /// `ann` with `open sesame`.
+    fn file(directory: &Directory) -> Arc<UserFile> {
+        let path = directory.join("users");
+        let users = "ann:$2y$04$AKcx8nnvtdOVO/ZiYBBn5u987H6twAtWhBRt4WCvLJfoOBFSOqwHi\n";
+        std::fs::write(&path, users).expect("it is written");
+        Arc::new(UserFile::open(path).expect("it is read"))
+    }
+
+    /// Lets tasks do what they can do now.
+    async fn settle_down() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_one_client_keeps_no_other_one_out() {
+        let directory = Directory::new();
+        let file = file(&directory);
+        let verify = |address: &str, password: String| {
+            let (file, client) = (file.clone(), Some(client(address)));
+            async move {
+                let verified = file.verify(client, credentials(&password), true).await;
+                verified.0
+            }
+        };
+        // The password of somebody is being verified.
+        let turn = file.queue.turn(None).await.expect("it is free");
+        let mut flood = JoinSet::new();
+        for number in 0..300 {
+            // A network of IPv6 is one client.
+            let address = format!("2001:db8::{}:{number}", number % 7);
+            flood.spawn(verify(&address, number.to_string()));
+        }
+        settle_down().await;
+        let mut others = JoinSet::new();
+        for address in ["127.0.0.3", "2001:db8:0:1::1"] {
+            others.spawn(verify(address, "open sesame".to_owned()));
+        }
+        settle_down().await;
+        drop(turn);
+        for verdict in others.join_all().await {
+            assert!(matches!(verdict, Verdict::Right));
+        }
+        let (mut wrong, mut later) = (0, 0);
+        for verdict in flood.join_all().await {
+            match verdict {
+                Verdict::Wrong => wrong += 1,
+                Verdict::TooOften(1..) | Verdict::Busy => later += 1,
+                _ => panic!("it was let in"),
+            }
+        }
+        assert!(wrong <= 10 && wrong + later == 300, "{wrong} {later}");
+        // It takes no place any more, and others have theirs.
+        let turn = file.queue.turn(None).await.expect("it is free");
+        let late = verify("2001:db8::1", "x".to_owned()).await;
+        assert!(matches!(late, Verdict::TooOften(_)));
+        drop(turn);
+        let other = verify("127.0.0.4", "open sesame".to_owned()).await;
+        assert!(matches!(other, Verdict::Right));
+    }
+
+    /// A guess that finds no place is a guess: the answer would tell it from a password that is
+    /// remembered.
+    #[tokio::test]
+    async fn guesses_count_though_the_queue_is_full() {
+        let directory = Directory::new();
+        let file = file(&directory);
+        let somebody = Some(client("192.0.2.1"));
+        let right = || file.verify(somebody, credentials("open sesame"), true);
+        assert!(matches!(right().await.0, Verdict::Right));
+        let _turn = file.queue.turn(None).await.expect("it is free");
+        let mut guesses = JoinSet::new();
+        for number in 0..300 {
+            let file = file.clone();
+            let guess = credentials(&number.to_string());
+            guesses.spawn(async move { file.verify(somebody, guess, true).await.0 });
+        }
+        settle_down().await;
+        assert!(!file.knows(somebody, &credentials("open sesame")));
+        assert!(matches!(right().await.0, Verdict::TooOften(_)));
+        let other = Some(client("192.0.2.2"));
+        assert!(
+            !file.knows(other, &credentials("open sesame")),
+            "never verified"
+        );
     }
 }

@@ -15,6 +15,7 @@ mod compress;
 mod development;
 mod error;
 mod expression;
+mod fair_queue;
 mod feeder;
 mod file;
 pub mod files;

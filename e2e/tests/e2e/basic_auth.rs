@@ -244,6 +244,45 @@ http:
     server.stop();
 }
 
+/// A slow hash, and many who wait for it.
+#[test]
+fn a_flood_of_wrong_passwords_keeps_no_other_client_out() {
+    let users = "ann:$2y$09$WCyZaxBv7jO7SBR9CGVynOcYzrEZiLzeROd/bRhms64eoZ2Z4FLoe\n";
+    let handler = "return 'in';";
+    let site = Site::new()
+        .file(".htpasswd", users)
+        .file("worker.php", &Site::sdk_worker(handler));
+    let server = Server::start(site.config(
+        "version: '3'
+server: {command: php worker.php}
+http:
+  address: 127.0.0.1:0
+  trusted_subnets: [127.0.0.1]
+  pool: {num_workers: 1}
+  routes: [{basic_auth: {user_file: .htpasswd}}]
+",
+    ));
+    let by = |client: &str, fields: &str| {
+        let mut connection = server.connect();
+        let fields = format!("X-Forwarded-For: {client}\r\n{fields}");
+        connection.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        connection
+    };
+    let flood: Vec<_> = (0..150).map(|_| by("192.0.2.1", WRONG)).collect();
+    for client in ["192.0.2.2", "2001:db8::1"] {
+        assert_eq!(by(client, ANN).response().status, 200, "{client}");
+    }
+    for mut connection in flood {
+        let late = connection.response();
+        match late.status {
+            401 => {}
+            429 | 503 => assert!(late.header("retry-after").is_some()),
+            other => panic!("{other}"),
+        }
+    }
+    server.stop();
+}
+
 #[test]
 fn what_is_wrong_with_the_file_is_told_before_the_start() {
     let check = |users: Option<&str>, keys: &str| {
