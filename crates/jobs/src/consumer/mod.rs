@@ -25,15 +25,13 @@ use crate::batches::Part;
 use crate::call::JobCall;
 use crate::keys::scoped;
 use crate::metrics::OutcomeLabel;
-use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
+use crate::pipelines::{HeldFor, Holding, Occupied, Pipeline, Pipelines, Work};
 use crate::reason::Reason;
 use crate::recent::Ending;
 use crate::results::Dropped;
 
 /// How often it is looked whether there are workers while there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Jobs that have run and whose pipeline has not yet taken note of it.
-const MOST_UNSETTLED: usize = 1024;
 /// How often a pipeline is asked to take note of a job that has run, and how long is waited in
 /// between.
 const SETTLE_TRIES: u32 = 5;
@@ -42,8 +40,6 @@ const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 /// does not run again.
 const TRIES_OF_OURS: u32 = 1500;
 
-/// Jobs for other pools that wait until one of their workers is free.
-const MOST_MOVING: usize = 256;
 /// How long a job waits that names a pool which is not there.
 const WITHOUT_POOL: Duration = Duration::from_mins(1);
 /// The longest answer that is read: longer than a result that is kept, for reasons of failures that
@@ -154,18 +150,14 @@ impl<R: Runners> Consumer<R> {
         let (mut running, mut settling) = (JoinSet::new(), JoinSet::new());
         // Those for other pools wait until one of their workers is free.
         let mut moving = JoinSet::new();
+        let mut moved_last = false;
         loop {
             let places = self.runners.places().min(self.most);
-            let takes = settling.len() < MOST_UNSETTLED && moving.len() < MOST_MOVING;
-            let free = if takes {
-                places.saturating_sub(running.len())
-            } else {
-                0
-            };
+            let free = places.saturating_sub(running.len());
             if free == 0 {
                 self.pipelines.dispatch().want(&self.pool, 0);
             }
-            let room = takes && running.len() < self.most && self.runners.room() > 0;
+            let room = running.len() < self.most && self.runners.room() > 0;
             tokio::select! {
                 biased;
                 () = end.cancelled() => break,
@@ -177,16 +169,21 @@ impl<R: Runners> Consumer<R> {
                 }
                 Some(_) = settling.join_next() => {}
                 Some(_) = moving.join_next() => {}
-                Some(work) = self.inbox.recv(), if free > 0 => {
-                    running.spawn(self.run(work));
-                }
-                work = self.pipelines.dispatch().next(&self.pool, free), if free > 0 || room => {
-                    match self.way_of(&work) {
-                        Way::Here => _ = running.spawn(self.run(work)),
-                        Way::There(other) => _ = moving.spawn(hand_over(work, other)),
-                        Way::Nowhere => {
-                            moving.spawn(send_back(self.pipelines.clone(), work));
-                        }
+                next = self.next(free, moved_last), if free > 0 || room => {
+                    moved_last = matches!(next, Next::Moved(_));
+                    match next {
+                        Next::Moved(work) => _ = running.spawn(self.run(work)),
+                        Next::Own(work) => match self.way_of(&work) {
+                            Way::Here => _ = running.spawn(self.run(work)),
+                            Way::There(other) => {
+                                let held = work.pipeline.hold(HeldFor::Pool);
+                                moving.spawn(hand_over(work, held, other));
+                            }
+                            Way::Nowhere => {
+                                let held = work.pipeline.hold(HeldFor::Pool);
+                                moving.spawn(send_back(self.pipelines.clone(), work, held));
+                            }
+                        },
                     }
                 }
                 // Workers come without a word to us.
@@ -205,6 +202,28 @@ impl<R: Runners> Consumer<R> {
         }
         while moving.join_next().await.is_some() {}
         while settling.join_next().await.is_some() {}
+    }
+
+    /// The next job for so many free workers. Those of the pool's own pipelines and those that
+    /// other consumers have taken for it take turns. Cancel safe.
+    async fn next(&mut self, free: usize, moved_last: bool) -> Next {
+        let (own, inbox) = (
+            self.pipelines.dispatch().next(&self.pool, free),
+            &mut self.inbox,
+        );
+        if free == 0 || moved_last {
+            tokio::select! {
+                biased;
+                work = own => Next::Own(work),
+                Some(work) = inbox.recv(), if free > 0 => Next::Moved(work),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                Some(work) = inbox.recv() => Next::Moved(work),
+                work = own => Next::Own(work),
+            }
+        }
     }
 
     /// Whose workers a job is for.
@@ -353,6 +372,7 @@ impl<R: Runners> Consumer<R> {
         if is_news {
             self.tell(&pipeline, &job, &judged, pid, took);
         }
+        let held = pipeline.hold(HeldFor::Note);
         let unsettled = Unsettled {
             pipelines: self.pipelines.clone(),
             unsettled: self.unsettled.clone(),
@@ -365,6 +385,7 @@ impl<R: Runners> Consumer<R> {
             let pipelines = unsettled.pipelines.clone();
             unsettled.conclude(judged).await;
             // Its pipeline counts it until here.
+            drop(held);
             pipelines.free(place).await;
         }
     }
@@ -520,6 +541,14 @@ fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &JobOptions) -> JobCall 
     }
 }
 
+/// A job for this pool.
+enum Next {
+    /// Another consumer has taken it.
+    Moved(Work),
+    /// A pipeline of this pool had it. It may be for another one.
+    Own(Work),
+}
+
 /// Where a job runs.
 enum Way {
     Here,
@@ -529,13 +558,13 @@ enum Way {
 }
 
 /// Waits until a worker of that pool is free.
-async fn hand_over(work: Work, to: mpsc::Sender<Work>) {
+async fn hand_over(work: Work, _held: Holding, to: mpsc::Sender<Work>) {
     if let Err(unsent) = to.send(work).await {
         give_back(&unsent.0).await;
     }
 }
 
-async fn send_back(pipelines: Pipelines, work: Work) {
+async fn send_back(pipelines: Pipelines, work: Work, _held: Holding) {
     let (id, pool) = (&work.delivery.job.id, work.delivery.job.pool());
     tracing::warn!(target: "jobs", id, pool, "there is no such pool: the job is tried again in a minute");
     let settlement = Settlement::Nack {

@@ -46,7 +46,7 @@ use crate::settings::PipelineSettings;
 pub(crate) use self::admission::{Admission, Duplicates};
 pub(crate) use self::dispatch::Dispatch;
 pub(crate) use self::error::{PipelineError, what_there_is};
-pub(crate) use self::pipeline::{Occupied, Pipeline, Work};
+pub(crate) use self::pipeline::{HeldFor, Holding, Occupied, Pipeline, Work};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::standing::Standing;
 

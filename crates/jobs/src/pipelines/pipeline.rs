@@ -13,6 +13,11 @@ use crate::metrics::PipelineMetrics;
 use crate::rules::{Rules, Window};
 use crate::settings::PipelineSettings;
 
+/// Jobs of a pipeline that wait for workers of other pools.
+const MOST_MOVING: usize = 256;
+/// Jobs of a pipeline that have run and of which it has not yet taken note.
+const MOST_UNSETTLED: usize = 1024;
+
 /// A pipeline that is open.
 pub(crate) struct Pipeline {
     pub(crate) name: String,
@@ -29,6 +34,10 @@ pub(crate) struct Pipeline {
     leaves: AtomicBool,
     /// Jobs that workers have.
     occupied: AtomicUsize,
+    /// Jobs for other pools that wait until one of their workers is free.
+    moving: HeldJobs,
+    /// Jobs that have run and of which the pipeline has not yet taken note.
+    unsettled: HeldJobs,
     ended: Meter,
     pub(crate) metrics: PipelineMetrics,
     rate: Option<Window>,
@@ -61,6 +70,49 @@ impl Drop for Occupied {
     }
 }
 
+/// Jobs of a pipeline that no worker has, and that are not in it. With so many of them it gives out
+/// no further job: what keeps them is in nobody else's way.
+struct HeldJobs {
+    jobs: AtomicUsize,
+    most: usize,
+}
+
+impl HeldJobs {
+    const fn new(most: usize) -> Self {
+        Self {
+            jobs: AtomicUsize::new(0),
+            most,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.jobs.load(Ordering::SeqCst) >= self.most
+    }
+}
+
+/// Why a pipeline waits for a job that no worker has.
+#[derive(Clone, Copy)]
+pub(crate) enum HeldFor {
+    /// For a worker of another pool.
+    Pool,
+    /// For the note of its end.
+    Note,
+}
+
+/// A job that no worker has, until it is dropped.
+pub(crate) struct Holding(Arc<Pipeline>, HeldFor);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let Self(pipeline, why) = self;
+        let held = pipeline.held(*why);
+        // In one order with the look that finds it full.
+        if held.jobs.fetch_sub(1, Ordering::SeqCst) >= held.most {
+            pipeline.wake.wake();
+        }
+    }
+}
+
 impl Pipeline {
     /// One that gives out no jobs before it consumes.
     pub(super) fn new(
@@ -80,6 +132,8 @@ impl Pipeline {
             consumes: AtomicBool::new(false),
             leaves: AtomicBool::new(false),
             occupied: AtomicUsize::new(0),
+            moving: HeldJobs::new(MOST_MOVING),
+            unsettled: HeldJobs::new(MOST_UNSETTLED),
             ended: Meter::new(),
             metrics,
             rate: settings.rules.rate.map(Window::new),
@@ -129,8 +183,24 @@ impl Pipeline {
         Occupied(self.clone())
     }
 
+    const fn held(&self, why: HeldFor) -> &HeldJobs {
+        match why {
+            HeldFor::Pool => &self.moving,
+            HeldFor::Note => &self.unsettled,
+        }
+    }
+
+    /// Counts a job that no worker has.
+    pub(crate) fn hold(self: &Arc<Self>, why: HeldFor) -> Holding {
+        self.held(why).jobs.fetch_add(1, Ordering::SeqCst);
+        Holding(self.clone(), why)
+    }
+
     /// How many further jobs may run beside those that do.
     pub(super) fn places_left(&self) -> usize {
+        if self.moving.is_full() || self.unsettled.is_full() {
+            return 0;
+        }
         let most = self.rules.concurrency.unwrap_or(usize::MAX);
         most.saturating_sub(self.occupied())
     }

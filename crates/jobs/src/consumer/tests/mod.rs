@@ -438,10 +438,6 @@ async fn so_many_jobs_of_a_pipeline_run_at_a_time_and_begin_in_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_where_its_header_says() {
     let scene = Scene::new(1, &["p"]).await;
-    let to_other = |id: &str| Job {
-        headers: Headers::from([("pool".to_owned(), vec!["other".to_owned()])]),
-        ..job(id)
-    };
     for job in [to_other("x"), to_other("y"), job("a")] {
         scene.push("p", job).await;
     }
@@ -465,6 +461,83 @@ async fn a_job_runs_where_its_header_says() {
             .to_string()
             .starts_with("there is no pool `none`; there are: ")
     );
+}
+
+/// For the workers of the other pool.
+fn to_other(id: &str) -> Job {
+    Job {
+        headers: Headers::from([("pool".to_owned(), vec!["other".to_owned()])]),
+        ..job(id)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_that_wait_for_another_pool_are_in_the_way_of_no_other_pipeline() {
+    let scene = Scene::new(2, &["p", "q"]).await;
+    lock(&scene.others.0).places = 0;
+    let many = (0..400).map(|at| ("p".to_owned(), to_other(&at.to_string())));
+    scene
+        .pipelines
+        .admission()
+        .push(many.collect())
+        .await
+        .unwrap();
+    settle_down().await;
+    scene.push("p", job("last")).await;
+    scene.push("q", job("a")).await;
+    assert_eq!(scene.running(), ["a"]);
+    let (waiting, _, taken) = scene.counts("p").await;
+    assert_eq!(waiting + taken, 401);
+    assert!(
+        taken < 300,
+        "{taken} jobs are out of a pipeline that can't run them"
+    );
+    // Once there is a worker for them, they go on.
+    lock(&scene.others.0).places = 400;
+    scene.until_running(&["a", "last"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_a_pool_take_turns_with_those_that_come_from_others() {
+    let scene = Scene::new(1, &["p"]).await;
+    let settings = PipelineSettings {
+        driver: IN_MEMORY,
+        priority: 10,
+        pool: "other".to_owned(),
+        rules: Rules::default(),
+    };
+    scene.pipelines.declare("own", &settings).await.unwrap();
+    scene.pipelines.dispatch().resume("own").unwrap();
+    for id in ["x1", "x2", "x3", "x4"] {
+        scene.push("p", to_other(id)).await;
+    }
+    for id in ["o1", "o2", "o3"] {
+        scene.push("own", job(id)).await;
+    }
+    let mut ran = Vec::new();
+    while ran.len() < 7 {
+        let next = lock(&scene.others.0).running.pop_front();
+        if let Some((call, answer)) = next {
+            ran.push(call.job.id.clone());
+            answer.send(answered("")).expect("somebody waits");
+        }
+        settle_down().await;
+    }
+    assert_eq!(ran, ["x1", "o1", "x2", "o2", "x3", "o3", "x4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_that_takes_no_note_is_in_the_way_of_no_other() {
+    let scene = Scene::new(3, &["p", "q"]).await;
+    let all = scene.pipelines.registry().all();
+    let late = all.iter().find(|it| it.name == "p").unwrap();
+    let mut held: Vec<_> = (0..1024).map(|_| late.hold(HeldFor::Note)).collect();
+    scene.push("p", job("a")).await;
+    scene.push("q", job("b")).await;
+    assert_eq!(scene.running(), ["b"]);
+    held.pop();
+    settle_down().await;
+    assert_eq!(scene.running(), ["b", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
