@@ -431,6 +431,9 @@ pub(crate) enum JobsCommand {
         /// IDs of jobs
         #[arg(required = true)]
         ids: Vec<String>,
+        /// The jobs' pipeline, if jobs of several pipelines have an ID
+        #[arg(long)]
+        pipeline: Option<String>,
     },
     /// Remove all waiting and delayed jobs of a pipeline; running jobs continue
     Clear {

@@ -78,9 +78,10 @@ struct State {
     let_go: HashSet<String>,
 }
 
-/// Cancelled jobs that are between their pipelines and a worker, by their IDs.
+/// Cancelled jobs that are between their pipelines and a worker.
 #[derive(Debug, Default)]
 struct Notes {
+    /// By their pipelines and IDs, see [`scoped`]; without a pipeline, it may be any.
     by_id: HashMap<String, Note>,
     /// The number of those of each pool.
     shares: HashMap<String, u64>,
@@ -119,6 +120,20 @@ impl Notes {
         };
         self.by_id.insert(id.to_owned(), note);
         true
+    }
+
+    /// Whether a job that comes out of this pipeline was cancelled.
+    fn take(&mut self, pipeline: &str, id: &str) -> bool {
+        if self.by_id.is_empty() {
+            return false;
+        }
+        let mut keys = [pipeline, ""].map(|of| scoped(of, id)).into_iter();
+        let is_meant = |note: &Note| !note.pushed_to.contains(pipeline);
+        let key = keys.find(|key| self.by_id.get(key).is_some_and(is_meant));
+        key.is_some_and(|key| {
+            self.remove(&key);
+            true
+        })
     }
 
     fn remove(&mut self, id: &str) {
@@ -247,22 +262,20 @@ impl Keys {
         }
     }
 
-    /// Ends a job that runs: whether there is one.
-    pub(crate) fn cancel_running(&self, id: &str) -> bool {
+    /// Ends a job of this pipeline, or of any one, that runs: whether there is one.
+    pub(crate) fn cancel_running(&self, pipeline: Option<&str>, id: &str) -> bool {
         let state = lock(&self.0);
-        let running = state.running.get(id);
-        running.is_some_and(|all| {
-            for running in all {
-                running.cancelled.cancel();
-            }
-            true
-        })
+        let running = state.running.get(id).into_iter().flatten();
+        let is_it = |it: &&Running| pipeline.is_none_or(|name| it.seen.pipeline == name);
+        let cancelled = running.filter(is_it).map(|it| it.cancelled.cancel());
+        cancelled.count() > 0
     }
 
-    /// A job that comes out of its pipeline with this ID does not run, as a worker of this pool, or
-    /// somebody else, says. False: too many are noted.
-    pub(crate) fn note_cancelled(&self, id: &str, pool: &str) -> bool {
-        lock(&self.0).cancelled.add(id, pool, Instant::now())
+    /// A job that comes out of this pipeline, or of any one, with this ID does not run, as a worker
+    /// of this pool, or somebody else, says. False: too many are noted.
+    pub(crate) fn note_cancelled(&self, pipeline: Option<&str>, id: &str, pool: &str) -> bool {
+        let key = scoped(pipeline.unwrap_or_default(), id);
+        lock(&self.0).cancelled.add(&key, pool, Instant::now())
     }
 
     /// These are pushed: who cancelled their IDs before did not mean them.
@@ -270,8 +283,10 @@ impl Keys {
         let mut state = lock(&self.0);
         if !state.cancelled.by_id.is_empty() {
             for job in jobs {
-                if let Some(note) = state.cancelled.by_id.get_mut(&job.id) {
-                    note.pushed_to.insert(pipeline.to_owned());
+                for of in [pipeline, ""] {
+                    if let Some(note) = state.cancelled.by_id.get_mut(&scoped(of, &job.id)) {
+                        note.pushed_to.insert(pipeline.to_owned());
+                    }
                 }
             }
         }
@@ -280,9 +295,7 @@ impl Keys {
     /// A job is about to be given to a worker: what says that it is cancelled, or None when it was.
     pub(crate) fn run(&self, job: &Arc<Job>, pipeline: &str) -> Option<CancellationToken> {
         let mut state = lock(&self.0);
-        let note = state.cancelled.by_id.get(&job.id);
-        if note.is_some_and(|note| !note.pushed_to.contains(pipeline)) {
-            state.cancelled.remove(&job.id);
+        if state.cancelled.take(pipeline, &job.id) {
             return None;
         }
         let cancelled = CancellationToken::new();
@@ -594,34 +607,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_job_is_cancelled_before_it_begins_or_while_it_runs() {
         let keys = Keys::default();
-        assert!(!keys.cancel_running("a"));
-        assert!(keys.note_cancelled("a", "jobs"));
+        assert!(!keys.cancel_running(None, "a"));
+        assert!(keys.note_cancelled(None, "a", "jobs"));
         let job = Arc::new(Job {
             id: "a".to_owned(),
             ..Job::default()
         });
         assert!(keys.run(&job, "").is_none());
         let token = keys.run(&job, "").expect("once is enough");
-        assert!(keys.cancel_running("a"));
+        assert!(keys.cancel_running(None, "a"));
         assert!(token.is_cancelled());
         keys.ran(&job);
-        assert!(keys.note_cancelled("a", "jobs"));
+        assert!(keys.note_cancelled(None, "a", "jobs"));
         keys.pushed("p", &[Job::clone(&job)]);
         assert!(keys.run(&job, "p").is_some(), "it was pushed later");
         assert!(keys.run(&job, "q").is_none(), "and not there");
         let most = MOST_CANCELLED / 10 * 9;
         for number in 0..most {
-            assert!(keys.note_cancelled(&number.to_string(), "evil"));
+            assert!(keys.note_cancelled(None, &number.to_string(), "evil"));
         }
-        assert!(keys.note_cancelled("1", "evil"), "it is noted");
-        assert!(!keys.note_cancelled("more", "evil"));
-        assert!(keys.note_cancelled("more", ""), "others have room");
+        assert!(keys.note_cancelled(None, "1", "evil"), "it is noted");
+        assert!(!keys.note_cancelled(None, "more", "evil"));
+        assert!(keys.note_cancelled(None, "more", ""), "others have room");
         let first = Arc::new(Job {
             id: "0".to_owned(),
             ..Job::default()
         });
         assert!(keys.run(&first, "p").is_none());
-        assert!(keys.note_cancelled("more", "evil"), "one was used");
+        assert!(keys.note_cancelled(None, "more", "evil"), "one was used");
         assert_eq!(lock(&keys.0).cancelled.shares["evil"], most);
     }
 
@@ -656,8 +669,13 @@ mod tests {
         assert!(keys.running_in(&visible, "a").is_none());
         assert!(!keys.has_ended(&scoped("p", "k"), "a"));
         assert!(keys.has_ended(&scoped("q", "k"), "a"));
-        assert!(keys.cancel_running("a") && token.is_cancelled());
+        assert!(!keys.cancel_running(Some("q"), "a") && !token.is_cancelled());
+        assert!(keys.cancel_running(Some("p"), "a") && token.is_cancelled());
         keys.ran(&of_p);
         assert!(keys.running_of(None, "a").is_none());
+        assert!(keys.note_cancelled(Some("p"), "a", ""));
+        assert!(keys.run(&of_q, "q").is_some(), "another one was meant");
+        assert!(keys.run(&of_p, "p").is_none());
+        assert!(keys.run(&of_p, "p").is_some(), "once is enough");
     }
 }

@@ -120,9 +120,19 @@ pub(super) async fn cancel(
 ) -> Result<CancelledJobs, Failure> {
     named.check()?;
     let _call = pipelines.call().await;
+    let of = named.pipeline.as_deref().filter(|name| !name.is_empty());
+    let meant = match of {
+        None => pipelines.pipelines_of(&named.ids).await,
+        Some(_) => BTreeMap::new(),
+    };
     let mut all = CancelledJobs::default();
     for id in named.ids {
-        let why = match pipelines.cancel(&id, pool).await {
+        if let Some(several) = meant.get(&id).filter(|it| it.len() > 1) {
+            let why = ambiguous(&id, PIPELINE, several).to_string();
+            all.not_done.push(NotDone { id, why });
+            continue;
+        }
+        let why = match pipelines.cancel(of, &id, pool).await {
             Err(error) => with_causes(&error),
             Ok(found) if found.noted => {
                 all.noted.push(id);

@@ -426,6 +426,69 @@ async fn jobs_of_two_pipelines_with_one_id_are_told_apart() {
         .await;
 }
 
+/// A job is not cancelled for having the ID of another one.
+#[tokio::test]
+async fn a_job_is_cancelled_in_the_pipeline_that_is_meant() {
+    let directory = pronghorn_testkit::Directory::new();
+    let store = LazyStore::new(directory.join("state"), 1 << 20);
+    let server = Server::over(store, Duration::from_secs(60));
+    for (name, driver) in [("evil", "memory"), ("good", "embedded"), ("more", "memory")] {
+        let declare = format!(r#"{{"pipeline":{{"name":"{name}","driver":"{driver}"}}}}"#);
+        server.expect("Declare", &declare, "{}").await;
+    }
+    for (pipeline, id) in [("evil", "a"), ("good", "a"), ("good", "b"), ("more", "c")] {
+        let options = format!(r#"{{"pipeline":"{pipeline}","delay":60}}"#);
+        let push = format!(r#"{{"job":{{"job":"n","id":"{id}","options":{options}}}}}"#);
+        server.expect("Push", &push, "{}").await;
+    }
+    let last = r#"{"job":"n","id":"c","options":{"pipeline":"evil"}}"#;
+    let of_batch = r#"{"job":"n","id":"d","options":{"pipeline":"evil","delay":60}}"#;
+    let batch = format!(r#"{{"jobs":[{of_batch}],"then":{last}}}"#);
+    server.expect("Batch", &batch, "{}").await;
+    let said = |done: &str, removed: u32, not_done: &str| {
+        format!(r#"{{"done":[{done}],"removed":{removed},"running":0{not_done}}}"#)
+    };
+    let several = |id: &str, all: &str| {
+        let why = format!(
+            "jobs of several pipelines have the ID `{id}`: {all} (hint: `pipeline` says which one \
+             is meant)"
+        );
+        format!(r#"{{"id":"{id}","why":"{why}"}}"#)
+    };
+    let (a, c) = (
+        several("a", "`evil`, `good`"),
+        several("c", "`evil`, `more`"),
+    );
+    let unclear = said(r#""b""#, 1, &format!(r#","not_done":[{a},{c}]"#));
+    server
+        .expect("Cancel", r#"{"ids":["a","b","c"]}"#, &unclear)
+        .await;
+    let none = r#","not_done":[{"id":"b","why":"no job waits or runs with this ID"}]"#;
+    let of_good = r#"{"ids":["a","b"],"pipeline":"GOOD"}"#;
+    server
+        .expect("Cancel", of_good, &said(r#""a""#, 1, none))
+        .await;
+    let shown = server.call("Show", r#"{"id":"a"}"#).await;
+    assert!(shown.contains(r#""pipeline":"evil""#), "{shown}");
+    // The last job of a batch is of its pipeline.
+    let of_more = r#"{"ids":["c"],"pipeline":"more"}"#;
+    server
+        .expect("Cancel", of_more, &said(r#""c""#, 1, ""))
+        .await;
+    let nothing = r#","not_done":[{"id":"c","why":"no job waits or runs with this ID"}]"#;
+    server
+        .expect("Cancel", of_more, &said("", 0, nothing))
+        .await;
+    let of_evil = r#"{"ids":["c","a"],"pipeline":"evil"}"#;
+    server
+        .expect("Cancel", of_evil, &said(r#""c","a""#, 2, ""))
+        .await;
+    let unknown = server
+        .call("Cancel", r#"{"ids":["a"],"pipeline":"goood"}"#)
+        .await;
+    assert!(unknown.contains("did you mean `good`?"), "{unknown}");
+}
+
 /// Room that is given once, after somebody asked for it.
 #[derive(Debug)]
 struct Gate(Semaphore);

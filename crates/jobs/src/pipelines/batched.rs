@@ -373,8 +373,13 @@ impl Pipelines {
     }
 
     /// Takes a batch away whose last job has this ID. Its other jobs run as if they had none.
-    pub(super) async fn cancel_batch(&self, id: &str) -> Result<bool, PipelineError> {
-        if self.0.batches.pipeline_of_last(id).await?.is_none() {
+    pub(super) async fn cancel_batch(
+        &self,
+        of: Option<&str>,
+        id: &str,
+    ) -> Result<bool, PipelineError> {
+        let pipeline = self.0.batches.pipeline_of_last(id).await?;
+        if pipeline.is_none_or(|it| of.is_some_and(|of| it != of)) {
             return Ok(false);
         }
         let Some(last) = self.0.batches.last(id).await? else {

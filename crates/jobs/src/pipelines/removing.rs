@@ -23,35 +23,47 @@ pub(crate) struct Cancelled {
 type Count = (u64, usize);
 
 impl Pipelines {
-    /// Jobs of this ID do not run, wherever they wait, and end where they run. One that waits for
-    /// the jobs of its batch goes with the batch.
+    /// Jobs of this ID, in any pipeline or in the one of this name, do not run where they wait, and
+    /// end where they run. One that waits for the jobs of its batch goes with the batch.
+    ///
     /// It is a worker of this pool who wants it, or somebody else for none.
-    pub(crate) async fn cancel(&self, id: &str, pool: &str) -> Result<Cancelled, PipelineError> {
-        let keys = &self.0.keys;
+    pub(crate) async fn cancel(
+        &self,
+        of: Option<&str>,
+        id: &str,
+        pool: &str,
+    ) -> Result<Cancelled, PipelineError> {
+        let (keys, registry) = (&self.0.keys, &self.0.registry);
         let (mut removed, mut reserved, mut has_brokers) = (0, 0, false);
-        for pipeline in self.0.registry.all() {
+        let all = match of {
+            Some(name) => registry.all_of(name).await?,
+            None => registry.all(),
+        };
+        // As it is declared.
+        let of = of.map(|name| all.first().map_or(name, |it| &it.name));
+        for pipeline in &all {
             if pipeline.is_ours() {
-                let found = self.remove(&pipeline, Some(id), Dropped::Cancelled);
+                let found = self.remove(pipeline, Some(id), Dropped::Cancelled);
                 let (gone, stayed) = found.await?;
                 (removed, reserved) = (removed + gone, reserved + stayed);
             } else {
                 has_brokers = true;
             }
         }
-        let is_told = keys.cancel_running(id);
-        if removed == 0 && reserved == 0 && !is_told {
-            for pipeline in self.0.registry.all_left_behind().await? {
+        let is_told = keys.cancel_running(of, id);
+        if of.is_none() && removed == 0 && reserved == 0 && !is_told {
+            for pipeline in registry.all_left_behind().await? {
                 let (gone, _) = self.remove(&pipeline, Some(id), Dropped::Cancelled).await?;
                 removed += gone;
             }
         }
         if removed == 0 && reserved == 0 && !is_told {
-            removed += u64::from(self.cancel_batch(id).await?);
+            removed += u64::from(self.cancel_batch(of, id).await?);
         }
         // It is between its pipeline and a worker.
         let comes = reserved > 0 && !is_told;
         let noted = has_brokers && removed == 0 && reserved == 0 && !is_told;
-        if (comes || noted) && !keys.note_cancelled(id, pool) {
+        if (comes || noted) && !keys.note_cancelled(of, id, pool) {
             let why = "too many cancelled jobs wait for their turn";
             return Err(PipelineError::Refused(why.to_owned()));
         }

@@ -148,6 +148,42 @@ impl Pipelines {
         found
     }
 
+    /// The pipelines that have a job of each of these IDs, as far as this server can tell: it
+    /// waits, runs, or comes when those of its batch have ended. All lists are read once.
+    pub(crate) async fn pipelines_of(&self, ids: &[String]) -> BTreeMap<String, BTreeSet<String>> {
+        let registry = &self.0.registry;
+        let left_behind = registry.all_left_behind().await.unwrap_or_default();
+        let all: Vec<_> = registry.all().into_iter().chain(left_behind).collect();
+        let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        if all.len() < 2 {
+            return found; // no two have the same
+        }
+        for id in ids {
+            // An error leaves out what can't be read.
+            let last = self.0.batches.pipeline_of_last(id).await;
+            let running = self.keys().all_running(id).into_keys();
+            let of = running.chain(last.unwrap_or_default());
+            found.insert(id.clone(), of.collect());
+        }
+        for pipeline in all.iter().filter(|it| it.is_ours()) {
+            let mut after = None;
+            loop {
+                let part = timeout(registry.patience(), pipeline.driver.list(after)).await;
+                let Ok(Ok(part)) = part else { break };
+                for listed in part.jobs {
+                    if let Some(of) = found.get_mut(&listed.job.id) {
+                        of.insert(pipeline.name.clone());
+                    }
+                }
+                after = part.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
     /// Looks at the first jobs of a pipeline, up to `most`.
     pub(super) async fn look_for(&self, pipeline: &Pipeline, id: &str, most: usize) -> Search {
         if !pipeline.is_ours() {

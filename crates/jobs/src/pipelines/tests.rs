@@ -139,7 +139,7 @@ async fn a_batch_does_not_wait_for_a_job_that_was_removed_when_the_server_was_ki
             scene.push_batch("last", job("part", false)).await;
             let removing = async {
                 if by_id {
-                    scene.pipelines.cancel("part", "").await.map(drop)
+                    scene.pipelines.cancel(None, "part", "").await.map(drop)
                 } else {
                     scene.pipelines.clear("p").await.map(drop)
                 }
@@ -259,7 +259,7 @@ async fn a_job_does_not_answer_for_one_that_was_pushed_before_a_restart() {
     let (_, dead) = with_result("dead");
     let keeping = scene.pipelines.dead().keep("p", &dead, 3, "no");
     keeping.await.unwrap();
-    scene.pipelines.cancel("gone", "").await.unwrap();
+    scene.pipelines.cancel(None, "gone", "").await.unwrap();
     let next = Scene::over(scene.store.clone(), "embedded").await;
     for (id, is_known) in [
         ("waits", true),
@@ -490,7 +490,7 @@ async fn a_batch_that_is_there_stays_as_it_is() {
         tokio::time::sleep(Duration::from_millis(2)).await;
         scene.pipelines.push_batch(jobs, last).await.unwrap();
     }
-    scene.pipelines.cancel("late", "").await.unwrap();
+    scene.pipelines.cancel(None, "late", "").await.unwrap();
     let pipeline = scene.pipelines.registry().get("p").unwrap();
     forget(&pipeline, "of late").await;
     let last = |name: &str| Last {
@@ -543,7 +543,7 @@ async fn a_job_of_a_cancelled_batch_does_not_end_the_next_one_of_its_id() {
     };
     scene.push_batch("last", job("part", false)).await;
     let before = take().await;
-    pipelines.cancel("last", "").await.unwrap();
+    pipelines.cancel(None, "last", "").await.unwrap();
     scene.push_batch("last", job("part", false)).await;
     let since = take().await;
     end(&before).await;

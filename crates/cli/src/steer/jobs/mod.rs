@@ -86,7 +86,9 @@ async fn carry_out(
             let what = ("dead letter", "discarded");
             done(methods, "jobs.Discard", which, what, json).await
         }
-        JobsCommand::Cancel { ids } => removal::cancel(methods, ids, json).await,
+        JobsCommand::Cancel { ids, pipeline } => {
+            removal::cancel(methods, ids, pipeline.as_deref(), json).await
+        }
         JobsCommand::Clear { pipeline } => removal::clear(methods, pipeline, json).await,
         JobsCommand::Export { pipeline } => lines::export(methods, pipeline).await,
         JobsCommand::Import => lines::import(methods, json).await,

@@ -26,12 +26,13 @@ struct Cancelled {
 pub(super) async fn cancel(
     methods: &mut Methods,
     ids: &[String],
+    pipeline: Option<&str>,
     json: bool,
 ) -> Result<Exit, String> {
     let mut cancelled = Cancelled::default();
     for ids in ids.chunks(MOST_NAMED) {
-        let ids = json!({ "ids": ids });
-        cancelled.add(over_rpc::ask(methods, "jobs.Cancel", &ids).await?);
+        let named = json!({ "ids": ids, "pipeline": pipeline });
+        cancelled.add(over_rpc::ask(methods, "jobs.Cancel", &named).await?);
     }
     if json {
         say_json(&cancelled)?;

@@ -246,7 +246,7 @@ async fn a_batch_is_seen_and_cancelled_by_the_id_of_its_last_job() {
     let it = &seen[0];
     assert_eq!((&*it.id, &*it.job, &*it.pipeline), ("last", "report", "q"));
     assert_eq!((it.jobs, it.ended, it.failed, has_more), (2, 1, 1, false));
-    let cancelled = pipelines.cancel("last", "").await.unwrap();
+    let cancelled = pipelines.cancel(None, "last", "").await.unwrap();
     assert_eq!(cancelled.removed, 1);
     assert_eq!(batch.why("last").await, Dropped::Cancelled.text());
     batch.ends("b", JobReply::Done).await;

@@ -557,7 +557,7 @@ async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
     scene.push("p", later).await;
     // One that is not here is looked for in the store, meanwhile workers go on.
     for (id, removed) in [("none", 0), ("runs", 0), ("waits", 1), ("later", 1)] {
-        let cancelled = scene.pipelines.cancel(id, "").await.unwrap();
+        let cancelled = scene.pipelines.cancel(None, id, "").await.unwrap();
         let running = id == "runs";
         let expected = (removed, running, false);
         let found = (cancelled.removed, cancelled.running, cancelled.noted);
