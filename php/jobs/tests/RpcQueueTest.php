@@ -90,6 +90,9 @@ final class RpcQueueTest extends TestCase
                 'late' => [0.001, 'it waits in the pipeline `mail` for a worker'],
                 // Which shows at the first look.
                 'unwanted' => [100.0, 'pushed without the option `result`'],
+                'lost' => [100.0, 'it was in memory when the server ended'],
+                'far' => [0.001, 'a broker, which may have it, does not tell'],
+                'unclear' => [0.001, 'was not done in time, or the server does not know it'],
             ] as $id => [$timeout, $said]
         ) {
             try {

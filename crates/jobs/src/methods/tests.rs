@@ -113,6 +113,22 @@ async fn who_waits_is_told_where_a_job_stands() {
     }
     let plain = r#"{"state":"waiting"}"#;
     server.expect("Await", r#"{"id":"none"}"#, plain).await;
+    // A job that is nowhere is waited for by nobody: in memory when the server was killed, perhaps.
+    let since = tokio::time::Instant::now();
+    let long = r#"{"id":"none","explain":true,"timeout_ms":60000,"pipeline":"mail"}"#;
+    let unknown = r#"{"state":"waiting","standing":"unknown"}"#;
+    server.expect("Await", long, unknown).await;
+    assert!(
+        since.elapsed() < Duration::from_secs(10),
+        "it was told at once"
+    );
+    // A broker may have it, and does not tell.
+    let redis = r#"{"pipeline":{"name":"far","driver":"redis","addr":"redis://127.0.0.1:1"}}"#;
+    server.expect("Declare", redis, "{}").await;
+    let asked = r#"{"id":"none","explain":true,"timeout_ms":10}"#;
+    let said = r#"{"state":"waiting","standing":"broker"}"#;
+    server.expect("Await", asked, said).await;
+    server.expect("Await", long, unknown).await;
 }
 
 #[tokio::test]

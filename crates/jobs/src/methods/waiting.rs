@@ -55,7 +55,7 @@ struct Answer {
     progress: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress_text: Option<String>,
-    /// Nothing, where a broker may have the job.
+    /// Nothing, where that can't be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
     /// Where the job is.
@@ -101,7 +101,9 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
     }
     let visible = &visible;
     let mut within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
-    if asked.explain && pipelines.runs_unheard(visible, id) {
+    if asked.explain
+        && (pipelines.runs_unheard(visible, id) || pipelines.is_nowhere(visible, id).await)
+    {
         within = Duration::ZERO;
     }
     let mut waited = wait_for_end(&pipelines, visible, id, within).await;

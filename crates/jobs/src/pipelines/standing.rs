@@ -29,6 +29,8 @@ pub(crate) enum Standing {
     NoResult,
     /// It is a dead letter.
     Dead,
+    /// Nobody here knows of it, and a broker may have it.
+    Broker,
     /// It is not here, or not any more.
     Unknown,
 }
@@ -64,6 +66,14 @@ impl Pipelines {
         running.is_some_and(|it| !JobOptions::of(&it.job.headers).wants_result)
     }
 
+    /// Whether a job is nowhere, so that nobody who waits for it hears of its end: it is not known
+    /// that it was pushed with a wish for its result, and it is in no pipeline.
+    pub(crate) async fn is_nowhere(&self, visible: &Visible, id: &str) -> bool {
+        let is_unknown = self.results().pipelines_of(visible, id).is_empty();
+        let nowhere = Some((Standing::Unknown, String::new()));
+        is_unknown && self.standing(visible, id).await == nowhere
+    }
+
     /// Where the job of an ID is, and in which pipeline. None: that can't be told.
     pub(crate) async fn standing(&self, visible: &Visible, id: &str) -> Option<(Standing, String)> {
         let of = |job: &Job, standing| {
@@ -76,7 +86,9 @@ impl Pipelines {
         if let Some(running) = self.keys().running_in(visible, id) {
             return Some((of(&running.job, Standing::Running), running.pipeline));
         }
-        let mut is_sure = true;
+        // The process before, or the one after, may have it.
+        let mut is_sure = self.0.batches.is_alone() && !self.0.registry.waits();
+        let mut has_brokers = false;
         let pipelines = self.0.registry.all().into_iter();
         for pipeline in pipelines.filter(|it| visible.has(&it.name)) {
             match self.look_for(&pipeline, id, MOST_LOOKED_AT).await {
@@ -90,6 +102,7 @@ impl Pipelines {
                     return Some((of(&listed.job, standing), pipeline.name.clone()));
                 }
                 Search::NotThere => {}
+                Search::Open if !pipeline.is_ours() => has_brokers = true,
                 Search::Open => is_sure = false,
             }
         }
@@ -109,7 +122,12 @@ impl Pipelines {
             }
             Err(_) => is_sure = false,
         }
-        is_sure.then(|| (Standing::Unknown, String::new()))
+        let nowhere_here = if has_brokers {
+            Standing::Broker
+        } else {
+            Standing::Unknown
+        };
+        is_sure.then(|| (nowhere_here, String::new()))
     }
 
     /// The pipelines that have, had or will have a job of this ID, whose result somebody may mean,

@@ -31,9 +31,11 @@ final class RpcQueue extends Queue
         'batch' => 'was not done in time: not all jobs that it follows have come to their end.',
         'no_result' => 'was pushed without the option `result`: what comes of it is not kept.',
         'dead' => 'was given up and is a dead letter; why is not kept any more for those who wait.',
-        'unknown' => 'is not there: it never was, it is done and was pushed without the option `result`, or '
-            . 'its result is not kept any more.',
-        '' => "was not done in time, or the server does not know it: brokers don't tell.",
+        'broker' => 'was not done in time: the server does not know it, and a broker, which may have it, does not '
+            . 'tell. Results are not kept over a restart of the server.',
+        'unknown' => 'is not there: it never was, it is done and was pushed without the option `result`, its result '
+            . 'is not kept any more, or it was in memory when the server ended.',
+        '' => 'was not done in time, or the server does not know it.',
     ];
 
     /** Jobs whose pipelines are remembered. */
