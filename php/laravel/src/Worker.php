@@ -33,14 +33,12 @@ final class Worker
 
     public function __construct(private readonly Application $app)
     {
-        // Laravel has `dd()` and `dump()` write for a terminal else.
-        $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->kernel = $app->make(Kernel::class);
         // Providers may open connections when they boot.
         $app->booting(static fn () => Connections::ownSessions($app));
         // Services that are made at the boot may want one.
         $app->instance('request', Request::create('http://localhost'));
-        $this->kernel->bootstrap();
+        $this->boot();
         $app->instance('request', Request::create($app->make('config')->get('app.url') ?: 'http://localhost'));
         self::expectOwnConfiguration($app);
         $settings = $app->make('config')->get('pronghorn') ?? [];
@@ -65,6 +63,20 @@ final class Worker
         );
         $restore = fn () => $this->sandbox->restore();
         $this->renewal = new Renewal($restore, $restore);
+    }
+
+    /**
+     * Laravel has `dd()` and `dump()` write for a terminal, unless the format is `html`. Its dumper
+     * for pages draws a random number when it is made, after which workers are not forked. So the
+     * boot makes none, as with `server`, and the first dump of a request does.
+     */
+    private function boot(): void
+    {
+        $format = $_SERVER['VAR_DUMPER_FORMAT'] ?? 'html';
+        $isLater = $format === 'html' && \class_exists(HtmlDumper::class);
+        $_SERVER['VAR_DUMPER_FORMAT'] = $isLater ? 'server' : $format;
+        $this->kernel->bootstrap();
+        $_SERVER['VAR_DUMPER_FORMAT'] = $format;
     }
 
     /** `config:cache` writes paths down, and a copy of the folder has them, too. */
