@@ -37,6 +37,18 @@ final class CommandTest extends TestCase
         self::assertSame("reset in $this->folder\n", file_get_contents("$this->folder/said"));
     }
 
+    public function testASignalIsHandedOn(): void
+    {
+        touch("$this->folder/pronghorn.yaml");
+        file_put_contents("$this->folder/server", <<<'SH'
+            #!/bin/sh
+            trap 'exit 5' TERM
+            kill -TERM $PPID
+            for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1; done
+            SH);
+        self::assertSame([5, ''], $this->call(['serve']));
+    }
+
     public function testWhatIsMissingIsSaid(): void
     {
         [$code, $said] = $this->call(['status']);

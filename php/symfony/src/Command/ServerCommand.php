@@ -13,6 +13,10 @@ final class ServerCommand extends Command
 {
     /** What PHP's child says that has no program to become. */
     private const NOT_FOUND = 127;
+    /** As in a shell: the number of the signal is added. */
+    private const BY_SIGNAL = 128;
+    /** A person does not notice it. */
+    private const LOOK_MICROSECONDS = 20_000;
 
     /** @param list<string> $arguments of the binary */
     public function __construct(
@@ -32,13 +36,11 @@ final class ServerCommand extends Command
 
             return self::FAILURE;
         }
-        // Its streams are those of the console, so that a person sees it as it is.
-        $command = [(string) (\getenv('PRONGHORN_BINARY') ?: 'pronghorn'), ...$this->arguments];
-        $server = @\proc_open($command, [\STDIN, \STDOUT, \STDERR], $pipes, $this->folder);
-        $code = $server === false ? self::NOT_FOUND : $this->follow($server);
+        $binary = (string) (\getenv('PRONGHORN_BINARY') ?: 'pronghorn');
+        $code = $this->runServer([$binary, ...$this->arguments]);
         if ($code === self::NOT_FOUND) {
             $output->writeln(
-                "<error>`$command[0]` can't be started. Install the server, or name its binary by the variable"
+                "<error>`$binary` can't be started. Install the server, or name its binary by the variable"
                     . ' PRONGHORN_BINARY.</error>'
             );
 
@@ -49,21 +51,37 @@ final class ServerCommand extends Command
     }
 
     /**
-     * Hands signals on to it: this process ends with it.
+     * Hands signals on to it: this process ends with it, and has its exit code.
      *
-     * @param resource $server
+     * @param list<string> $command
      */
-    private function follow($server): int
+    private function runServer(array $command): int
     {
-        if (\function_exists('pcntl_signal')) {
-            \pcntl_async_signals(true);
-            foreach ([\SIGTERM, \SIGHUP, \SIGUSR2] as $signal) {
-                \pcntl_signal($signal, static fn (int $number): bool => \proc_terminate($server, $number));
+        $signals = \function_exists('pcntl_signal') ? [\SIGTERM, \SIGHUP, \SIGUSR2] : [];
+        $got = [];
+        foreach ($signals as $signal) {
+            \pcntl_signal($signal, static function (int $number) use (&$got): void {
+                $got[] = $number;
+            });
+        }
+        if ($signals !== []) {
+            // A terminal sends it to both. What is ignored here, the server would ignore, too.
+            \pcntl_signal(\SIGINT, static fn (): bool => true);
+        }
+        // Its streams are those of the console, so that a person sees it as it is.
+        $server = @\proc_open($command, [\STDIN, \STDOUT, \STDERR], $pipes, $this->folder);
+        if ($server === false) {
+            return self::NOT_FOUND;
+        }
+        // While `proc_close()` waits, PHP calls no handlers of signals.
+        while (($status = \proc_get_status($server))['running']) {
+            $signals !== [] && \pcntl_signal_dispatch();
+            while ($got !== []) {
+                \proc_terminate($server, \array_shift($got));
             }
-            // A terminal sends it to both.
-            \pcntl_signal(\SIGINT, \SIG_IGN);
+            \usleep(self::LOOK_MICROSECONDS); // phpcs:ignore Generic.PHP.ForbiddenFunctions -- it waits
         }
 
-        return \proc_close($server);
+        return $status['signaled'] ? self::BY_SIGNAL + $status['termsig'] : $status['exitcode'];
     }
 }
