@@ -6,7 +6,9 @@ namespace Pronghorn\Symfony\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Cache\Tests\Support\ArrayStore;
+use Pronghorn\Symfony\DependencyInjection\PronghornExtension;
 use Pronghorn\Symfony\Lock\PronghornStore;
+use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\Lock\Exception\InvalidTtlException;
 use Symfony\Component\Lock\Exception\LockConflictedException;
 use Symfony\Component\Lock\Key;
@@ -21,6 +23,15 @@ final class LockTest extends TestCase
     {
         $this->storage = new ArrayStore();
         $this->store = new PronghornStore($this->storage, 10);
+    }
+
+    /** With another name FrameworkBundle gives its own factory, whose locks end at this machine. */
+    public function testAnArgumentIsGivenTheFactoryByItsName(): void
+    {
+        $container = new ContainerBuilder();
+        (new PronghornExtension())->load([], $container);
+        $alias = $container->getAlias(LockFactory::class . ' $pronghornLockFactory');
+        self::assertSame('pronghorn.lock_factory', (string) $alias);
     }
 
     public function testALockIsItsOwners(): void

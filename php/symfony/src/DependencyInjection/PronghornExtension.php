@@ -68,7 +68,8 @@ final class PronghornExtension extends Extension implements ConfigurationInterfa
             $container->setDefinition('pronghorn.lock_factory', new Definition(LockFactory::class, [
                 new Reference('pronghorn.lock_store'),
             ]));
-            $container->registerAliasForArgument('pronghorn.lock_factory', LockFactory::class, 'pronghorn');
+            // As `$pronghornLockFactory`.
+            $container->registerAliasForArgument('pronghorn.lock_factory', LockFactory::class);
         }
     }
 
