@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
+.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy docs site sanitize test-clean compat compat-laravel compat-frameworks compat-readmes compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -141,6 +141,13 @@ compat-frameworks: ## Run applications of Mezzio, Yii and CodeIgniter in DIR=…
 	scripts/build-extension
 	cargo build --workspace --bin pronghorn --test frameworks
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test --workspace --test frameworks
+
+compat-readmes: ## Follow the README of pronghorn/laravel or pronghorn/symfony-runtime in a copy of the application DIR=… (docs/reference/compatibility.md)
+	@scripts/need build php extension readmes
+	@test -d "$(DIR)" || { echo "DIR names an application of Laravel or Symfony: see docs/reference/compatibility.md" >&2; exit 1; }
+	scripts/build-extension
+	cargo build --workspace --bin pronghorn
+	$(OWN_PHP) scripts/compat-readmes "$(DIR)"
 
 compat-suites: ## Run the public suites of PSR-6 and PSR-16 and Symfony's own tests, in DIR=…, over a storage (docs/reference/compatibility.md)
 	@scripts/need build php
