@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy docs site sanitize test-clean compat compat-laravel compat-frameworks compat-readmes compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
+.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy check-editor docs site sanitize test-clean compat compat-laravel compat-frameworks compat-readmes compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -62,7 +62,7 @@ test: tests-built ## Run every test
 	$(OWN_PHP) $(PHPUNIT) -c php/worker/phpunit.xml.dist
 	$(OWN_PHP):$(TARGET)/extension/ini $(PHPUNIT) -c php/worker/phpunit.xml.dist
 
-weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, drawn servers of nginx, Kafka and SQS, the Helm chart
+weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, drawn servers of nginx, Kafka and SQS, the Helm chart, the schema in an editor
 	@scripts/need build php extension tests
 	TESTS=valgrind scripts/build-extension
 	cargo test -p pronghorn-ring --features model
@@ -71,6 +71,7 @@ weekly: ## What seldom finds something, or takes long: the extension under valgr
 	$(MAKE) test-brokers
 	$(MAKE) test-strangers
 	$(MAKE) check-deploy
+	$(MAKE) check-editor
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings, and with Centrifugo
 	@scripts/need build php brokers nsq moto kafka centrifugo
@@ -106,6 +107,11 @@ check-deploy: ## Render the Helm chart and check it, with the compose file; helm
 	@scripts/need build php deploy
 	cargo build --bin pronghorn
 	scripts/check-deploy
+
+check-editor: ## Try the JSON Schema with the YAML language server that editors run, which npm installs
+	@scripts/need build language-server
+	cargo build --bin pronghorn
+	scripts/check-editor $(TARGET)/debug/pronghorn
 
 docs: ## Build the documentation of the crates; a warning fails
 	@scripts/need build
