@@ -223,6 +223,34 @@ fn our_package_answers_calls_with_metadata_and_details() {
 }
 
 #[test]
+fn nothing_of_a_call_stays_in_memory() {
+    for transport in ["auto", "relay"] {
+        let pool = format!("  pool: {{num_workers: 1, transport: {transport}}}\n");
+        let (server, address) = start("grpc/ours.php", &pool);
+        let client = connect(address);
+        let memory = || -> u64 {
+            let got = client.say("memory");
+            let digits: Vec<_> = got.body.iter().filter(|b| b.is_ascii_digit()).collect();
+            String::from_utf8(digits.into_iter().copied().collect())
+                .unwrap()
+                .parse()
+                .unwrap()
+        };
+        for _ in 0..5 {
+            memory();
+        }
+        let before = memory();
+        for _ in 0..50 {
+            assert_eq!(client.say("hi").code(), "0");
+        }
+        let after = memory();
+        // One call's objects are above a kilobyte.
+        assert!(after < before + 10_000, "{transport}: {before}, {after}");
+        server.stop();
+    }
+}
+
+#[test]
 fn a_client_that_leaves_is_seen_in_php() {
     let (server, address) = start("grpc/ours.php", POOL);
     let client = connect(address);

@@ -42,6 +42,12 @@ final class GrpcCall
         return $this->metadata[\strtolower($name)][0] ?? null;
     }
 
+    /** The message of a client that sends one; null when it has sent none. */
+    public function message(): ?string
+    {
+        return $this->exchange->message();
+    }
+
     /**
      * Messages of the client, each when it is asked for: what nobody asks for stays with the
      * client.

@@ -296,6 +296,7 @@ abstract class NativeTestCase extends TestCase
             );
             if ($name === 'a unary call') {
                 self::assertSame(["\x0a\x01x"], iterator_to_array($call->messages()));
+                self::assertSame("\x0a\x01x", $call->message());
                 $call->send("\x0a\x01y");
                 $call->end();
                 $reply = iterator_to_array(Vectors::named('native', 'grpc'))['a message and success'][0];

@@ -25,16 +25,21 @@ final class Method
     private const MESSAGE = 2;
     private const STREAM = 3;
 
+    private readonly bool $wantsContext;
+    private readonly bool $wantsOfficial;
+
     /**
+     * @param \Closure $function the method, bound to its service
      * @param list<self::*> $parameters
      * @param ?class-string $message
      */
     private function __construct(
-        private readonly object $service,
-        private readonly \ReflectionMethod $method,
+        private readonly \Closure $function,
         private readonly array $parameters,
         private readonly ?string $message,
     ) {
+        $this->wantsContext = \in_array(self::CONTEXT, $parameters, true);
+        $this->wantsOfficial = \in_array(self::OFFICIAL_CONTEXT, $parameters, true);
     }
 
     /** @throws \LogicException when its parameters are none of a gRPC method */
@@ -64,39 +69,46 @@ final class Method
             }
         }
 
-        return new self($service, $method, $parameters, $message);
+        return new self($method->getClosure($service), $parameters, $message);
     }
 
     public function answer(GrpcCall $call): void
     {
-        $context = new Context($call);
-        $official = \in_array(self::OFFICIAL_CONTEXT, $this->parameters, true) ? self::official($call) : null;
+        $context = $this->wantsContext ? new Context($call) : null;
+        $official = $this->wantsOfficial ? self::official($call) : null;
         try {
-            $this->sendAll($call, $official, $this->method->invokeArgs(
-                $this->service,
-                \array_map(fn (int $kind): mixed => match ($kind) {
+            $arguments = [];
+            foreach ($this->parameters as $kind) {
+                $arguments[] = match ($kind) {
+                    self::MESSAGE => $this->message($call),
                     self::CONTEXT => $context,
                     self::OFFICIAL_CONTEXT => $official,
                     self::STREAM => $this->stream($call),
-                    default => $this->message($call),
-                }, $this->parameters),
-            ));
-            $call->end(trailers: $context->trailers() + self::trailers($official));
+                };
+            }
+            $result = ($this->function)(...$arguments);
+            if ($result instanceof \Traversable && !\method_exists($result, 'serializeToString')) {
+                foreach ($result as $message) {
+                    self::send($call, $official, $message);
+                }
+            } else {
+                self::send($call, $official, $result);
+            }
+            $call->end(0, '', '', self::trailers($context, $official));
         } catch (ClientGone) {
             // Nobody is there who would read a status.
             $call->end(Status::CANCELLED);
         } catch (\Throwable $thrown) {
-            self::failed($call, $thrown, $context->trailers() + self::trailers($official));
+            self::failed($call, $thrown, self::trailers($context, $official));
         }
     }
 
-    private function sendAll(GrpcCall $call, ?object $official, mixed $result): void
+    private static function send(GrpcCall $call, ?object $official, mixed $message): void
     {
-        $isStream = $result instanceof \Traversable && !\method_exists($result, 'serializeToString');
-        foreach ($isStream ? $result : [$result] as $message) {
+        if ($official !== null) {
             self::passOn($official, $call);
-            $call->send(self::text($message));
         }
+        $call->send(self::text($message));
     }
 
     /** @param array<string, list<string>> $trailers */
@@ -117,10 +129,9 @@ final class Method
 
     private function message(GrpcCall $call): object
     {
-        foreach ($call->messages() as $bytes) {
-            return $this->parse($bytes);
-        }
-        throw new Failure(Status::INTERNAL, 'The client sent no message.');
+        $bytes = $call->message() ?? throw new Failure(Status::INTERNAL, 'The client sent no message.');
+
+        return $this->parse($bytes);
     }
 
     /** @return \Generator<int, object> */
@@ -177,9 +188,9 @@ final class Method
         return new (self::OFFICIAL_CLASS)($values);
     }
 
-    private static function passOn(?object $official, GrpcCall $call): void
+    private static function passOn(object $official, GrpcCall $call): void
     {
-        if ($official === null || $call->hasBegun()) {
+        if ($call->hasBegun()) {
             return;
         }
         foreach ($official->getValue(self::OFFICIAL_HEADERS) ?? [] as $name => $value) {
@@ -188,11 +199,11 @@ final class Method
     }
 
     /** @return array<string, list<string>> */
-    private static function trailers(?object $official): array
+    private static function trailers(?Context $context, ?object $official): array
     {
-        $trailers = [];
+        $trailers = $context?->trailers() ?? [];
         foreach ($official?->getValue(self::OFFICIAL_TRAILERS) ?? [] as $name => $value) {
-            $trailers[(string) $name][] = $value;
+            $trailers[(string) $name] ??= [$value];
         }
 
         return $trailers;

@@ -321,8 +321,14 @@ abstract class Frames implements Transport
     private static function jobHeaders(string $frame, int $table, int $count, int &$at): array
     {
         $headers = [];
-        for ($i = 0; $i < $count; $i++) {
-            ['n' => $name, 'v' => $value] = \unpack('Vn/Vv', $frame, $table + 8 * $i);
+        if ($count === 0) {
+            return $headers;
+        }
+        // Two for each, from 1 on.
+        $lengths = \unpack('V' . 2 * $count, $frame, $table);
+        for ($i = 1; $i < 2 * $count; $i += 2) {
+            $name = $lengths[$i];
+            $value = $lengths[$i + 1];
             $headers[\substr($frame, $at, $name)][] = \substr($frame, $at + $name, $value);
             $at += $name + $value;
         }

@@ -19,7 +19,8 @@ final class GrpcExchange extends Exchange
     /** Pieces of a reply are sent at once, and the client is looked for before one. */
     private string $written = '';
     private bool $sentHeaders = false;
-    public readonly GrpcCall $grpcCall;
+    /** Null when the call is over: each holds the other. */
+    public ?GrpcCall $grpcCall;
 
     /**
      * @param int $startedAt microseconds since the Unix epoch
@@ -30,11 +31,11 @@ final class GrpcExchange extends Exchange
         int $id,
         ?int $deadline,
         private readonly int $startedAt,
-        string $service,
-        string $method,
+        private readonly string $service,
+        private readonly string $method,
         array $metadata,
         private readonly BodyReader|string $body,
-        bool $serverStreams,
+        private readonly bool $serverStreams,
     ) {
         parent::__construct($transport, $id, $deadline);
         $clientStreams = $body instanceof BodyReader;
@@ -53,7 +54,13 @@ final class GrpcExchange extends Exchange
 
     public function describe(): string
     {
-        return "gRPC /{$this->grpcCall->service}/{$this->grpcCall->method}";
+        return "gRPC /{$this->service}/{$this->method}";
+    }
+
+    public function close(): void
+    {
+        parent::close();
+        $this->grpcCall = null;
     }
 
     /** The client of a stream may go on while the reply has begun. */
@@ -64,6 +71,19 @@ final class GrpcExchange extends Exchange
     public function endByExit(string $printed, int $flags): bool
     {
         return false;
+    }
+
+    /** The first message; null when there is none. */
+    public function message(): ?string
+    {
+        if (\is_string($this->body)) {
+            return $this->body === '' ? null : \substr($this->body, 5, self::length($this->body));
+        }
+        foreach ($this->messages() as $message) {
+            return $message;
+        }
+
+        return null;
     }
 
     /**
@@ -104,7 +124,7 @@ final class GrpcExchange extends Exchange
 
     private static function length(string $head): int
     {
-        if (\strlen($head) !== 5 || $head[0] !== self::MESSAGE) {
+        if (\strlen($head) < 5 || $head[0] !== self::MESSAGE) {
             throw new ProtocolError('a message without its five bytes');
         }
 
@@ -115,7 +135,7 @@ final class GrpcExchange extends Exchange
     public function sendMessage(string $message, array $headers): void
     {
         $piece = $this->headers($headers) . self::MESSAGE . \pack('N', \strlen($message)) . $message;
-        if (!$this->grpcCall->serverStreams) {
+        if (!$this->serverStreams) {
             $this->written .= $piece;
         } elseif ($this->state === self::FRESH) {
             $this->transport->beginRaw($this->id, $piece);
