@@ -196,10 +196,10 @@ const char *native_find(const native_wanted *wanted, size_t count)
 	return NULL;
 }
 
-const char *native_find_slots(
-	native_slots *slots, const zend_class_entry *http, const zend_class_entry *request, const zend_class_entry *raw
-)
+const char *native_find_slots(native_slots *slots, const native_classes *classes)
 {
+	const zend_class_entry *http = classes->http, *request = classes->request, *raw = classes->raw;
+	const zend_class_entry *grpc = classes->grpc, *call = classes->grpc_call;
 	const native_wanted wanted[] = {
 		{&slots->id, http, "id"}, {&slots->started_at, request, "startedAt"}, {&slots->deadline, http, "deadline"},
 		{&slots->request, http, "request"}, {&slots->method, request, "method"}, {&slots->remote, request, "remoteAddress"},
@@ -207,7 +207,12 @@ const char *native_find_slots(
 		{&slots->query, request, "queryString"}, {&slots->protocol, request, "protocol"}, {&slots->fields, request, "fields"},
 		{&slots->attributes, request, "attributes"}, {&slots->flags, request, "flags"}, {&slots->count, request, "count"},
 		{&slots->payload, request, "payload"}, {&slots->raw_started_at, raw, "startedAt"},
-		{&slots->raw_payload, raw, "payload"},
+		{&slots->raw_payload, raw, "payload"}, {&slots->grpc_started_at, grpc, "startedAt"},
+		{&slots->grpc_service, grpc, "service"}, {&slots->grpc_method, grpc, "method"}, {&slots->grpc_body, grpc, "body"},
+		{&slots->grpc_streams, grpc, "serverStreams"}, {&slots->grpc_call, grpc, "grpcCall"},
+		{&slots->call_exchange, call, "exchange"}, {&slots->call_service, call, "service"},
+		{&slots->call_method, call, "method"}, {&slots->call_metadata, call, "metadata"},
+		{&slots->call_streams, call, "serverStreams"},
 	};
 	return native_find(wanted, sizeof wanted / sizeof *wanted);
 }
@@ -393,6 +398,62 @@ static void add_header(zend_array *headers, const char *name, size_t length, zen
 		zend_hash_real_init_packed(Z_ARRVAL_P(values));
 	}
 	zend_hash_next_index_insert_new(Z_ARRVAL_P(values), &text);
+}
+
+/* As read_attributes, but a name may come again. */
+static bool read_metadata(zval *into, const unsigned char *table, uint32_t count, const unsigned char *at, const unsigned char *end)
+{
+	array_init_size(into, count);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t name = read_u32(table + 8 * (size_t) i), value = read_u32(table + 8 * (size_t) i + 4);
+		if (name > (size_t) (end - at) || value > (size_t) (end - at) - name) {
+			return false;
+		}
+		add_header(Z_ARRVAL_P(into), (const char *) at, name, zend_string_init_fast((const char *) at + name, value));
+		at += (size_t) name + value;
+	}
+	return at == end;
+}
+
+zend_object *native_read_grpc(
+	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
+)
+{
+	const unsigned char *context = frame + NATIVE_FRAME, *table = context + NATIVE_GRPC_HEAD;
+	size_t context_length = native_context_length(frame);
+	/* Messages of a client that streams are asked for by PHP code. */
+	if (context_length > length - NATIVE_FRAME || context_length < NATIVE_GRPC_HEAD || envelope->call == 0
+		|| (envelope->flags & ~(NATIVE_DEVELOPMENT | NATIVE_TIMED | NATIVE_STREAMS)) != 0) {
+		return NULL;
+	}
+	const unsigned char *end = context + context_length;
+	const uint32_t service = read_u32(context + NATIVE_CALL_HEAD), method = read_u32(context + NATIVE_CALL_HEAD + 4);
+	size_t left = context_length - NATIVE_GRPC_HEAD;
+	if (8 * (size_t) envelope->small > left || service > left - 8 * (size_t) envelope->small
+		|| method > left - 8 * (size_t) envelope->small - service) {
+		return NULL;
+	}
+	const unsigned char *strings = table + 8 * (size_t) envelope->small;
+	zval metadata;
+	if (!read_metadata(&metadata, table, envelope->small, strings + service + method, end)) {
+		zval_ptr_dtor(&metadata);
+		return NULL;
+	}
+	zend_object *exchange = exchange_of(slots, empty, context, envelope);
+	zend_object *call = zend_objects_clone_obj(Z_OBJ_P(OBJ_PROP(empty, slots->grpc_call)));
+	zval *name = slot(exchange, slots->grpc_service), *of = slot(exchange, slots->grpc_method);
+	ZVAL_LONG(slot(exchange, slots->grpc_started_at), (zend_long) read_u64(context + NATIVE_ENVELOPE));
+	ZVAL_STR(name, zend_string_init_fast((const char *) strings, service));
+	ZVAL_STR(of, zend_string_init_fast((const char *) strings + service, method));
+	ZVAL_STR(slot(exchange, slots->grpc_body), zend_string_init_fast((const char *) end, length - NATIVE_FRAME - context_length));
+	ZVAL_BOOL(slot(exchange, slots->grpc_streams), (envelope->flags & NATIVE_STREAMS) != 0);
+	ZVAL_COPY(slot(call, slots->call_service), name);
+	ZVAL_COPY(slot(call, slots->call_method), of);
+	ZVAL_COPY_VALUE(slot(call, slots->call_metadata), &metadata);
+	ZVAL_BOOL(slot(call, slots->call_streams), (envelope->flags & NATIVE_STREAMS) != 0);
+	ZVAL_OBJ_COPY(slot(call, slots->call_exchange), exchange);
+	ZVAL_OBJ(slot(exchange, slots->grpc_call), call);
+	return exchange;
 }
 
 bool native_read_headers(zval *into, const zend_string *fields, zend_string *host, uint32_t count)

@@ -29,7 +29,15 @@ typedef struct {
 	uint32_t request;                /* of one of HTTP, and of its request: */
 	uint32_t started_at, method, remote, uri, host, path, query, protocol, fields, attributes, flags, count, payload;
 	uint32_t raw_started_at, raw_payload;
+	/* Of a gRPC one, and of its call: */
+	uint32_t grpc_started_at, grpc_service, grpc_method, grpc_body, grpc_streams, grpc_call;
+	uint32_t call_exchange, call_service, call_method, call_metadata, call_streams;
 } native_slots;
+
+/* The classes of these, and of what is made for them. */
+typedef struct {
+	const zend_class_entry *http, *request, *raw, *grpc, *grpc_call;
+} native_classes;
 
 /* Once for the process. */
 void native_startup(void);
@@ -45,9 +53,7 @@ typedef struct {
 const char *native_find(const native_wanted *wanted, size_t count);
 
 /* NULL, or the name of the property that is missing. */
-const char *native_find_slots(
-	native_slots *slots, const zend_class_entry *http, const zend_class_entry *request, const zend_class_entry *raw
-);
+const char *native_find_slots(native_slots *slots, const native_classes *classes);
 
 /* The length of the frame that these 12 bytes begin with, 0 when they begin none. */
 size_t native_frame_length(const unsigned char *bytes);
@@ -64,8 +70,9 @@ typedef zend_object *native_reader(
 	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
 );
 
-/* An HTTP request, itself a clone of the empty one's, and a raw call. */
-native_reader native_read_request, native_read_raw;
+/* An HTTP request, itself a clone of the empty one's, a raw call, and a gRPC call, which holds its
+ * exchange as that holds it. */
+native_reader native_read_request, native_read_raw, native_read_grpc;
 
 /* The headers of a request by name: what follows the sixth string of its text, NULL when nothing
  * does. False: another number of them. */

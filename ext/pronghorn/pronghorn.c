@@ -39,7 +39,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 17
+#define PRONGHORN_API 18
 
 #include "pronghorn_arginfo.h"
 
@@ -67,11 +67,11 @@ static zend_object *kept_output;
 
 /* Sends what a handler returned, where that takes no more than sending. */
 typedef bool answer_function(zend_object *exchange, const zval *result);
-static answer_function answers_request, answers_raw;
+static answer_function answers_request, answers_raw, answers_grpc;
 
 /* The kinds of calls that are served here without a line of PHP: the message that begins one, what
  * makes an exchange of it, and where its handler's parameter is. */
-enum { HTTP, RAW, KINDS };
+enum { HTTP, RAW, GRPC, KINDS };
 static const struct {
 	uint8_t message;
 	native_reader *read;
@@ -80,6 +80,7 @@ static const struct {
 } kinds[KINDS] = {
 	[HTTP] = {NATIVE_REQUEST, native_read_request, &slots.request, answers_request},
 	[RAW] = {NATIVE_RAW, native_read_raw, &slots.raw_payload, answers_raw},
+	[GRPC] = {NATIVE_GRPC, native_read_grpc, &slots.grpc_call, answers_grpc},
 };
 /* What their exchanges are clones of; NULL: nothing is attached. */
 static zend_object *exchange_templates[KINDS];
@@ -206,8 +207,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, na
 		if (kind < KINDS) {
 			*call = envelope;
 			exchange = kinds[kind].read(&slots, exchange_templates[kind], frame, length, &envelope);
-		} else if (envelope.kind == NATIVE_JOB || envelope.kind == NATIVE_GRPC
-				|| envelope.kind == NATIVE_TCP) {
+		} else if (envelope.kind == NATIVE_JOB || envelope.kind == NATIVE_TCP) {
 			/* Begun like the others, but PHP reads it. */
 			*call = envelope;
 		}
@@ -324,9 +324,9 @@ static bool fits(const zval *output, const zval *response)
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 {
 	zend_long memory, page, bell, server, output, look_after;
-	zval *http, *raw;
+	zval *http, *raw, *grpc;
 
-	ZEND_PARSE_PARAMETERS_START(8, 8)
+	ZEND_PARSE_PARAMETERS_START(9, 9)
 		Z_PARAM_LONG(memory)
 		Z_PARAM_LONG(page)
 		Z_PARAM_LONG(bell)
@@ -335,6 +335,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		Z_PARAM_LONG(look_after)
 		Z_PARAM_OBJECT(http)
 		Z_PARAM_OBJECT(raw)
+		Z_PARAM_OBJECT(grpc)
 	ZEND_PARSE_PARAMETERS_END();
 
 	if (look_after < 0 || look_after > 60000) {
@@ -349,9 +350,18 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(7, "must have a request");
 		RETURN_THROWS();
 	}
-	const char *missing = native_find_slots(&slots, Z_OBJCE_P(http), Z_OBJCE_P(request), Z_OBJCE_P(raw));
+	const zval *call = zend_read_property(Z_OBJCE_P(grpc), Z_OBJ_P(grpc), ZEND_STRL("grpcCall"), true, &EG(uninitialized_zval));
+	if (Z_TYPE_P(call) != IS_OBJECT) {
+		zend_argument_value_error(9, "must have a call");
+		RETURN_THROWS();
+	}
+	const native_classes classes = {
+		.http = Z_OBJCE_P(http), .request = Z_OBJCE_P(request), .raw = Z_OBJCE_P(raw), .grpc = Z_OBJCE_P(grpc),
+		.grpc_call = Z_OBJCE_P(call),
+	};
+	const char *missing = native_find_slots(&slots, &classes);
 	if (missing != NULL) {
-		zend_argument_value_error(7, "must have a property $%s, or its request, or the raw one", missing);
+		zend_argument_value_error(7, "must have a property $%s, or its request, the raw or the gRPC one, or its call", missing);
 		RETURN_THROWS();
 	}
 	const channel_descriptors descriptors = {
@@ -368,6 +378,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	messages_take_over(call_under_way);
 	exchange_templates[HTTP] = Z_OBJ_P(http);
 	exchange_templates[RAW] = Z_OBJ_P(raw);
+	exchange_templates[GRPC] = Z_OBJ_P(grpc);
 	for (unsigned kind = 0; kind < KINDS; kind++) {
 		GC_ADDREF(exchange_templates[kind]);
 	}
@@ -686,6 +697,13 @@ static bool answers_raw(zend_object *exchange, const zval *result)
 	};
 	end_deadline(&envelope);
 	return is_answered(exchange, send_message(&envelope, NULL, NULL, Z_STR_P(result), false));
+}
+
+/* It has answered by what it was called with, which knows the words of gRPC. */
+static bool answers_grpc(zend_object *exchange, const zval *result)
+{
+	return Z_TYPE_P(OBJ_PROP(exchange, property_offsets.deferred)) == IS_ARRAY
+		&& Z_LVAL_P(OBJ_PROP(exchange, property_offsets.state)) == DONE;
 }
 
 static bool answers_request(zend_object *exchange, const zval *result)
@@ -1030,8 +1048,10 @@ static bool is_watched_object(const zval *value)
 /* Whether objects of the application may go with the request or the call: those of a WeakMap. */
 static bool is_watched(zend_object *exchange)
 {
+	const unsigned kind = kind_of_exchange(exchange);
 	return is_watched_object(OBJ_PROP(exchange, property_offsets.face))
-		|| (kind_of_exchange(exchange) == HTTP && is_watched_object(OBJ_PROP(exchange, slots.request)));
+		|| (kind == GRPC && is_watched_object(OBJ_PROP(exchange, slots.grpc_call)))
+		|| (kind == HTTP && is_watched_object(OBJ_PROP(exchange, slots.request)));
 }
 
 /* Whether there is something to do after a call that PHP code does. */
@@ -1058,9 +1078,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 	callback handlers[KINDS], failed;
 	zval *output, *response;
 
-	ZEND_PARSE_PARAMETERS_START(5, 5)
+	ZEND_PARSE_PARAMETERS_START(6, 6)
 		Z_PARAM_FUNC_OR_NULL(handlers[HTTP].call, handlers[HTTP].cache)
 		Z_PARAM_FUNC_OR_NULL(handlers[RAW].call, handlers[RAW].cache)
+		Z_PARAM_FUNC_OR_NULL(handlers[GRPC].call, handlers[GRPC].cache)
 		Z_PARAM_FUNC(failed.call, failed.cache)
 		Z_PARAM_OBJECT(output)
 		Z_PARAM_OBJECT(response)
@@ -1107,6 +1128,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		}
 		assign_property(property_offsets.current, NULL);
 		assign_property(OBJ_PROP(Z_OBJ(next), property_offsets.face), NULL);
+		if (kind_of_exchange(Z_OBJ(next)) == GRPC) {
+			/* Each holds the other. */
+			assign_property(OBJ_PROP(Z_OBJ(next), slots.grpc_call), NULL);
+		}
 		/* The call's face may be kept by the application, and with it the exchange. */
 		zval *counts = OBJ_PROP(Z_OBJ(next), property_offsets.counts);
 		if (UNEXPECTED(Z_TYPE_P(counts) != IS_NULL)) {

@@ -48,9 +48,12 @@ namespace Pronghorn\Internal {
      * @param object $http an exchange with an empty request; those of HTTP requests are clones of
      *     it
      * @param object $raw an exchange with an empty payload; those of raw calls are clones of it
+     * @param object $grpc an exchange with a call; those of gRPC calls are clones of it, with clones
+     *     of its call
      */
     function ring_attach(
-        int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw
+        int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw,
+        object $grpc
     ): ?string
     {
     }
@@ -84,6 +87,7 @@ namespace Pronghorn\Internal {
      *
      * @param callable|null $http for HTTP requests
      * @param callable|null $raw for raw calls
+     * @param callable|null $grpc for gRPC calls, which it answers before it returns
      * @param callable $failed gets the exchange and what was thrown by something that its call has
      *     deferred
      * @param object $output where what was echoed is kept
@@ -91,7 +95,9 @@ namespace Pronghorn\Internal {
      * @return object|array|string|null the exchange of a call that is not over, how its handler
      *     ended, and with what; the exchange of one that has no function; or as ring_next
      */
-    function ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
+    function ring_serve(
+        ?callable $http, ?callable $raw, ?callable $grpc, callable $failed, object $output, object $response
+    ): object|array|string|null
     {
     }
 

@@ -1,7 +1,7 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: fb9c29290d900ca7b00b69164e04e448c384ff3e */
+ * Stub hash: 6f8004d077ef277a75b27c33d05ff034f00bad61 */
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 9, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, page, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, bell, IS_LONG, 0)
@@ -10,6 +10,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 
 	ZEND_ARG_TYPE_INFO(0, look_after, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, http, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, raw, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, grpc, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_zygote_serve, 0, 2, IS_VOID, 0)
@@ -20,9 +21,10 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 5, MAY_BE_OBJECT|MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 6, MAY_BE_OBJECT|MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
 	ZEND_ARG_TYPE_INFO(0, http, IS_CALLABLE, 1)
 	ZEND_ARG_TYPE_INFO(0, raw, IS_CALLABLE, 1)
+	ZEND_ARG_TYPE_INFO(0, grpc, IS_CALLABLE, 1)
 	ZEND_ARG_TYPE_INFO(0, failed, IS_CALLABLE, 0)
 	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)

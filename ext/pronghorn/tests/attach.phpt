@@ -8,7 +8,7 @@ pronghorn
 <?php
 require __DIR__ . '/common.inc';
 
-use Pronghorn\Internal\{HttpExchange, RawExchange, Relay, Ring};
+use Pronghorn\Internal\{GrpcExchange, HttpExchange, RawExchange, Relay, Ring};
 use Pronghorn\Request;
 use Pronghorn\Tests\Support\Box;
 use function Pronghorn\Internal\ring_attach;
@@ -16,15 +16,17 @@ use function Pronghorn\Internal\ring_attach;
 $transport = (new ReflectionClass(Relay::class))->newInstanceWithoutConstructor();
 $empty = new HttpExchange($transport, 0, null, Request::blank());
 $raw = new RawExchange($transport, 0, null, 0, '');
-$attach = fn (Box $box, object $empty, int $look = 0, ?object $bytes = null) =>
-    ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty, $bytes ?? $raw]);
+$grpc = new GrpcExchange($transport, 0, null, 0, '', '', [], '', false);
+$attach = fn (Box $box, object $empty, int $look = 0, ?object $bytes = null, ?object $call = null) =>
+    ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty, $bytes ?? $raw, $call ?? $grpc]);
 
 echo $attach(new Box(['VERSION' => 1]), $empty), "\n";
 echo $attach(new Box(['MAGIC' => 1]), $empty), "\n";
 echo $attach(new Box(['UP' => 4096]), $empty), "\n";
-echo ring_attach(997, 998, 999, 0, 0, 0, $empty, $raw), "\n";
+echo ring_attach(997, 998, 999, 0, 0, 0, $empty, $raw, $grpc), "\n";
 foreach ([
-    [new stdClass(), 0], [(object) ['request' => new stdClass()], 0], [$empty, 0, $empty], [$empty, -1], [$empty, 60001],
+    [new stdClass(), 0], [(object) ['request' => new stdClass()], 0], [$empty, 0, $empty], [$empty, 0, $raw, $raw],
+    [$empty, 0, $raw, (object) ['grpcCall' => $raw]], [$empty, -1], [$empty, 60001],
 ] as $arguments) {
     try {
         $attach(new Box(), ...$arguments);
@@ -46,8 +48,10 @@ the server and this extension are of different releases
 the server and this extension are of different releases
 its memory can't be mapped
 Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a request
-Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $id, or its request, or the raw one
-Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $startedAt, or its request, or the raw one
+Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $id, or its request, the raw or the gRPC one, or its call
+Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $startedAt, or its request, the raw or the gRPC one, or its call
+Pronghorn\Internal\ring_attach(): Argument #9 ($grpc) must have a call
+Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $startedAt, or its request, the raw or the gRPC one, or its call
 Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
 Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
 NULL

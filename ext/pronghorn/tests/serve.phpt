@@ -103,7 +103,7 @@ foreach ($answers as $path => $answer) {
 }
 $output->stop();
 try {
-    Pronghorn\Internal\ring_serve(fn () => 1, null, fn () => 1, $output, new stdClass());
+    Pronghorn\Internal\ring_serve(fn () => 1, null, null, fn () => 1, $output, new stdClass());
 } catch (Error $error) {
     fwrite(STDOUT, $error->getMessage() . "\n");
 }

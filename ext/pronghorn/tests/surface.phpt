@@ -31,10 +31,10 @@ preg_match('/^Shared memory => .*$/m', ob_get_clean(), $line);
 echo $line[0], "\n";
 ?>
 --EXPECT--
-Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw): ?string
+Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw, object $grpc): ?string
 Pronghorn\Internal\zygote_serve(int $control, bool $is_warm): void
 Pronghorn\Internal\ring_next(): object|string|null
-Pronghorn\Internal\ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
+Pronghorn\Internal\ring_serve(?callable $http, ?callable $raw, ?callable $grpc, callable $failed, object $output, object $response): object|array|string|null
 Pronghorn\Internal\ring_peek(): ?string
 Pronghorn\Internal\ring_reply(int $call, int $status, array $headers, string $body, int $flags, bool $more): bool
 Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, string $context, string $body, bool $more): bool
@@ -65,6 +65,6 @@ Pronghorn\Internal\NativeProperties::restore(): bool
 Pronghorn\Internal\NativeStatics::__construct(array $of, array $without)
 Pronghorn\Internal\NativeStatics::objects(): array
 Pronghorn\Internal\NativeStatics::restore(): bool
-int(17)
+int(18)
 bool(true)
 Shared memory => not attached

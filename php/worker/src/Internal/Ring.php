@@ -20,7 +20,7 @@ final class Ring extends Frames
     public const NUMBERS = '/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D';
 
     /** Of the extension, as this package knows it. */
-    public const API = 17;
+    public const API = 18;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -36,12 +36,14 @@ final class Ring extends Frames
     /** What the exchanges of calls are clones of. */
     private readonly HttpExchange $http;
     private readonly RawExchange $raw;
+    private readonly GrpcExchange $grpc;
     private readonly Response $response;
 
     private function __construct()
     {
         $this->http = new HttpExchange($this, 0, null, Request::blank());
         $this->raw = new RawExchange($this, 0, null, 0, '');
+        $this->grpc = new GrpcExchange($this, 0, null, 0, '', '', [], '', false);
         $this->response = new Response();
     }
 
@@ -97,7 +99,9 @@ final class Ring extends Frames
     {
         $this->http->handler = $handlers[Kind::Http->value] ?? null;
         $this->raw->handler = $handlers[Kind::Raw->value] ?? null;
-        $functions = [$this->http->handler?->function(), $this->raw->handler?->function()];
+        $this->grpc->handler = $handlers[Kind::Grpc->value] ?? null;
+        $templates = [$this->http, $this->raw, $this->grpc];
+        $functions = \array_map(fn (Exchange $of): ?\Closure => $of->handler?->function(), $templates);
         while (!$this->stopped) {
             $next = \Pronghorn\Internal\ring_serve(...[...$functions, $failed, $output, $this->response]);
             if (!\is_string($next)) {
@@ -186,21 +190,20 @@ final class Ring extends Frames
         }
     }
 
-    /** What the extension makes no call of. That it is a frame, length() says. */
+    /** What the extension makes no call of. That it is a frame, heads() or length() says. */
     private function other(string $frame): ?Exchange
     {
-        Frame::length($frame);
         $fixed = $this->heads($frame);
         if ($fixed === null) {
+            Frame::length($frame);
             $this->handle(Frame::decode($frame));
 
             return null;
         }
-        // A job, a gRPC call, an event of a connection, a request whose body is to be asked for, or
-        // one that makes no sense.
+        // A job, an event of a connection, a request or a gRPC call whose body is to be asked
+        // for, or one that makes no sense.
         $exchange = $this->exchange($frame, $fixed);
-        $isOfPhp = $exchange instanceof JobExchange || $exchange instanceof GrpcExchange
-            || $exchange instanceof TcpExchange;
+        $isOfPhp = $exchange instanceof JobExchange || $exchange instanceof TcpExchange;
         if ($isOfPhp || $fixed['f'] & Native::BODY_STREAM) {
             return $exchange;
         }
@@ -222,7 +225,7 @@ final class Ring extends Frames
         }
         $descriptors = \array_map('intval', \array_slice($numbers, 1));
 
-        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $this->http, $this->raw]);
+        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $this->http, $this->raw, $this->grpc]);
     }
 
     private static function lost(): ConnectionLost
