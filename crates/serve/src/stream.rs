@@ -13,12 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use crate::tls::TlsSocket;
+
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TlsSocket>>),
 }
 
 impl Stream {
@@ -30,7 +32,7 @@ impl Stream {
             Self::Unix(stream) => stream.poll_read_ready(cx),
             Self::Tls(stream) => match stream.get_ref() {
                 (_, session) if !session.wants_read() => Poll::Ready(Ok(())), // something is decrypted already
-                (stream, _) => stream.poll_read_ready(cx),
+                (stream, _) => stream.socket().poll_read_ready(cx),
             },
         }
     }
@@ -50,7 +52,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
-            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+            Self::Tls(stream) => stream.get_ref().0.socket().as_fd(),
         }
     }
 
@@ -120,7 +122,14 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => {
+                let before = buffer.filled().len();
+                ready!(Pin::new(&mut *stream).poll_read(cx, buffer))?;
+                if buffer.filled().len() > before {
+                    stream.get_mut().0.gave();
+                }
+                Poll::Ready(Ok(()))
+            }
         }
     }
 }

@@ -592,7 +592,7 @@ fn listeners_at_their_limits_leave_open_files_to_the_site() {
 }
 
 /// A server under a limit of open files.
-fn limited(site: Site, open_files: usize) -> Server {
+pub(crate) fn limited(site: Site, open_files: usize) -> Server {
     let mut command = std::process::Command::new("prlimit");
     command.arg(format!("--nofile={open_files}:{open_files}"));
     command.arg(pronghorn_testkit::binary());
@@ -679,6 +679,7 @@ fn the_page_names_a_test_for_each_bound() {
         "tls.rs",
         "bodies.rs",
         "grpc.rs",
+        "../../../crates/serve/src/tls/mod.rs",
     ];
     let sources = sources.map(|name| std::fs::read_to_string(tests.join(name)).expect(name));
     let rows = page

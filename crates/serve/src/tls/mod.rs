@@ -5,6 +5,7 @@
 mod certificate;
 mod client;
 mod diagnosis;
+mod socket;
 mod store;
 
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use tokio_rustls::server::TlsStream;
 use crate::client_certificate::ClientCertificate;
 use crate::message::Peer;
 use crate::owner::{Owner, tell};
+
+pub(crate) use socket::TlsSocket;
 
 pub use certificate::{CertificateError, Pair};
 pub use client::{ClientCertificates, read_authorities};
@@ -43,7 +46,7 @@ const SHOWN: usize = 8;
 
 /// A client of a port for TLS begins in one of these ways.
 pub(crate) enum Accepted {
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TlsSocket>>),
     /// It speaks no TLS but began with text, as HTTP does. Nothing is read of that yet.
     Text(TcpStream),
     /// It can't shake hands, or won't.
@@ -70,6 +73,8 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     /// A certificate that a client has shown is that of an authority.
     verifies: bool,
+    /// Clients are asked for certificates.
+    asks: bool,
     strangers: Arc<LogThrottle>,
     owner: Owner,
 }
@@ -102,6 +107,7 @@ impl Tls {
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifies = matches!(clients, Some(ClientCertificates::Of { .. }));
+        let asks = clients.is_some();
         let clients = match clients {
             Some(clients) => clients.verifier(&provider)?,
             None => WebPkiClientVerifier::no_client_auth(),
@@ -116,6 +122,7 @@ impl Tls {
         Ok(Self {
             config: Arc::new(config),
             verifies,
+            asks,
             strangers: Arc::default(),
             owner: Owner::Http,
         })
@@ -163,8 +170,12 @@ impl Tls {
                 }
             }
         }
-        match TlsAcceptor::from(self.config.clone()).accept(stream).await {
-            Ok(stream) => Accepted::Tls(Box::new(stream)),
+        let socket = TlsSocket::new(stream, self.asks);
+        match TlsAcceptor::from(self.config.clone()).accept(socket).await {
+            Ok(mut stream) => {
+                stream.get_mut().0.gave();
+                Accepted::Tls(Box::new(stream))
+            }
             Err(error) => {
                 tell!(self.owner, debug, "TLS handshake failed: {error}");
                 Accepted::Gone
@@ -173,7 +184,7 @@ impl Tls {
     }
 
     /// The certificate that proves who a client is.
-    pub(crate) fn certificate(&self, stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+    pub(crate) fn certificate(&self, stream: &TlsStream<TlsSocket>) -> Option<ClientCertificate> {
         let shown = stream
             .get_ref()
             .1
@@ -195,7 +206,7 @@ impl Tls {
 }
 
 /// Whether client and server agreed on HTTP/2.
-pub(crate) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
+pub(crate) fn chose_http2(stream: &TlsStream<TlsSocket>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(HTTP_2)
 }
 
@@ -219,6 +230,45 @@ mod tests {
         let start = Instant::now();
         assert!(matches!(tls.accept(stream, &peer()).await, Accepted::Gone));
         assert_eq!(start.elapsed(), HANDSHAKE);
+    }
+
+    /// A first message that goes on and on, of which rustls would keep 64 KB.
+    #[tokio::test]
+    async fn a_first_message_without_an_end_is_not_kept() {
+        let tls = Tls::new(Arc::new(Store::load(&[]).unwrap())).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let record = [&[RECORD, 3, 1, 0x3f, 0xf0][..], &[0; 0x3ff0]].concat();
+        let mut hello = record.clone();
+        hello[5..9].copy_from_slice(&[1, 0, 0xff, 0]);
+        client.write_all(&[hello, record].concat()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let start = Instant::now();
+        assert!(matches!(tls.accept(stream, &peer()).await, Accepted::Gone));
+        assert!(start.elapsed() < HANDSHAKE / 2);
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn what_gives_no_text_is_limited_and_what_does_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut socket = TlsSocket::new(stream, false);
+        let mut buffer = vec![0; 8 << 10];
+        for _ in 0..10 {
+            client.write_all(&buffer).await.unwrap();
+            socket.read_exact(&mut buffer).await.unwrap();
+            socket.gave();
+        }
+        client.write_all(&[0; 24 << 10]).await.unwrap();
+        let mut rest = vec![0; 24 << 10];
+        let error = socket.read_exact(&mut rest).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
     }
 
     fn peer() -> Peer {
