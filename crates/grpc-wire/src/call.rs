@@ -78,6 +78,12 @@ pub enum Messages {
 /// Gives messages as they come. Dropped before its end, when the client has left or its deadline
 /// has passed.
 pub trait Streamed: Debug + Send {
+    /// Whether nobody is at work for the client while the next message is awaited, so that its
+    /// connection may make room for others.
+    fn is_news(&self) -> bool {
+        false
+    }
+
     /// The next message or the end, after which it is not asked again.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages>;
 }

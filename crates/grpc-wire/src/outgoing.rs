@@ -211,6 +211,10 @@ fn text(bytes: &[u8]) -> Bytes {
 }
 
 impl BodySource for Outgoing {
+    fn is_news(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is_news())
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
         // Short messages that are there go together: each piece is a frame of HTTP/2.
         while self.source.is_some() && self.is_short() && self.poll_source(cx).is_ready() {}

@@ -394,6 +394,10 @@ struct Recorded {
 }
 
 impl Streamed for Recorded {
+    fn is_news(&self) -> bool {
+        self.source.is_news()
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages> {
         let next = std::task::ready!(self.source.poll_next(cx));
         if let Messages::End(ending) = &next {

@@ -124,6 +124,10 @@ struct Watch {
 }
 
 impl Streamed for Watch {
+    fn is_news(&self) -> bool {
+        true
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages> {
         loop {
             let status = self.state.status();

@@ -226,6 +226,10 @@ impl std::fmt::Debug for Conversation {
 }
 
 impl Streamed for Conversation {
+    fn is_news(&self) -> bool {
+        true
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages> {
         let Some(asked) = &mut self.asked else {
             return Poll::Ready(Messages::End(Status::OK.into()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pronghorn_config::{Listen, Pairs, Section, Size, Table};
 use pronghorn_grpc_wire::{Cors, MessageLimits};
-use pronghorn_serve::{CertifiedClients, Pair};
+use pronghorn_serve::{CertifiedClients, ClientAuth, Pair};
 use pronghorn_workers::settings::PoolSettings;
 
 use crate::files::{NO_DESCRIPTORS, WITH_DESCRIPTORS};
@@ -137,7 +137,23 @@ impl Section for GrpcSettings {
             )
             .live()
             .default(Vec::new());
-        let tls = t.optional_section("tls", "TLS. Without this section, clients use clear text.");
+        let tls: Option<TlsSettings> =
+            t.optional_section("tls", "TLS. Without this section, clients use clear text.");
+        let demands = |tls: &TlsSettings| {
+            matches!(
+                tls.clients.auth,
+                ClientAuth::RequireAny | ClientAuth::RequireAndVerify
+            )
+        };
+        if on_http && tls.as_ref().is_some_and(demands) {
+            t.error(
+                "on_http",
+                "takes calls on the addresses of `http`, which ask clients for no certificate, \
+                 and `tls.client_auth_type` wants one",
+                "remove `on_http`, or let a proxy in front of `http` check certificates and remove \
+                 `tls.client_auth_type`",
+            );
+        }
         let connections = ConnectionSettings::read(t);
         let messages = read_messages(t);
         refuse_interceptors(t);

@@ -78,6 +78,11 @@ impl Reader {
         self.made.as_ref().map_or(0, |made| made.cost())
     }
 
+    /// Whether nobody is at work for the client while the next piece is awaited.
+    pub(crate) fn is_news(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.is_news())
+    }
+
     /// Whether the bytes that were read last are from a file.
     pub(crate) fn is_in_file(&self) -> bool {
         self.file.is_some()

@@ -33,6 +33,13 @@ pub trait BodySource: Debug + Send {
         0
     }
 
+    /// Whether nobody is at work for the client while the next piece is awaited: it is news of this
+    /// server, or the answer to what the client sends next. The connection may make room for others
+    /// then.
+    fn is_news(&self) -> bool {
+        false
+    }
+
     /// The next piece. Pending when there is none yet: what was had before should be on its way
     /// then.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read>;

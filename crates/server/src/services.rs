@@ -45,8 +45,11 @@ impl Services {
                 "The HTTP server. Without this section, the server does not offer HTTP.",
                 move |settings| {
                     let (door, around) = (door.clone(), around.clone());
-                    let around = Around::new(move |next| door.before(around.put(next)));
-                    HttpService { settings, around }
+                    HttpService {
+                        settings,
+                        around,
+                        beside_pools: Around::new(move |next| door.before(next)),
+                    }
                 },
             ),
             ServiceKind::optional(

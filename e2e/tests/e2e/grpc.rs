@@ -17,6 +17,8 @@ use pronghorn_testkit::{Certificates, Connection, Server, Site, free_address, wa
 use rustix::process::Signal;
 
 use crate::grpc_client::{self, Client, Got, Talking};
+use crate::http2::literal;
+use crate::memory::limited;
 use crate::secure::{PREFACE, frame};
 
 const PROTO: &str = "syntax = 'proto3';\npackage test.v1;\nmessage Text { string text = 1; int32 count = 2; }\n\
@@ -460,6 +462,98 @@ fn calls_come_to_the_address_of_http_as_well() {
     let client = connect(server.address());
     assert_eq!(client.say("plain").body, text("plain", 0));
     assert_eq!(server.get("/").text(), "a page");
+    server.stop();
+}
+
+/// A call comes to a pool as any request does: by the routes.
+#[test]
+fn calls_on_the_address_of_http_ask_its_routes() {
+    let worker = Site::fixture("grpc/foreign.php");
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}}}\n\
+         http:\n  address: '127.0.0.1:0'\n  http2: {{h2c: true}}\n  \
+           pool: {{command: php web.php, num_workers: 1}}\n  \
+           routes:\n  \
+           - {{path: '/grpc.health.v1.Health/*', refuse: 403}}\n  \
+           - {{path: '/*', not_address: [127.0.0.0/8], refuse: 403}}\n\
+         grpc: {{on_http: true, proto: ['*.proto'], pool: {{num_workers: 1}}}}\n",
+        worker.display()
+    );
+    let site = Site::new().config(&config).file("talk.proto", PROTO);
+    let server = Server::start(site.file("web.php", &Site::sdk_worker("return 'a page';")));
+    let client = connect(server.address());
+    assert_eq!(client.say("plain").body, text("plain", 0));
+    let mut talking = client.begin("/grpc.health.v1.Health/Check", &[], false);
+    talking.sending.send_data(framed(b""), true).unwrap();
+    assert_eq!(client.finish(talking).status, 403);
+    server.stop();
+}
+
+/// `http` asks nobody for a certificate.
+#[test]
+fn certificates_of_clients_are_not_passed_by_on_the_address_of_http() {
+    let config = "version: '3'\nserver: {command: php worker.php}\n\
+         http: {address: '127.0.0.1:0'}\n\
+         grpc:\n  listen: 127.0.0.1:0\n  on_http: true\n  \
+           tls: {cert: a.pem, key: a.key, root_ca: ca.pem, client_auth_type: require_and_verify_client_cert}\n";
+    let ended = Server::run(&Site::new().config(config), &["check"]);
+    ended.assert_said_with(2, &["`grpc.on_http`", "ask clients for no certificate"]);
+}
+
+/// Streams for which nobody works make room, as idle connections do.
+#[test]
+fn streams_of_the_server_itself_keep_nobody_out() {
+    const STREAMS: usize = 200;
+    let worker = Site::fixture("grpc/foreign.php");
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}}}\n\
+         http: {{address: '127.0.0.1:0', http2: {{h2c: true}}, pool: {{command: php web.php, num_workers: 1}}}}\n\
+         grpc: {{on_http: true, proto: ['*.proto'], pool: {{num_workers: 1}}, web: {{}}}}\n",
+        worker.display()
+    );
+    let site = Site::new().config(&config).file("talk.proto", PROTO);
+    let site = site.file("web.php", &Site::sdk_worker("return 'a page';"));
+    let server = limited(site, 600);
+    let watch = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(server.address()).expect("it accepts");
+        let block = [
+            &[0x83, 0x86][..],
+            &literal(b":path", path.as_bytes()),
+            &literal(b":authority", b"a"),
+            &literal(b"content-type", b"application/grpc"),
+            &literal(b"te", b"trailers"),
+        ]
+        .concat();
+        let frames = [
+            PREFACE,
+            &frame(4, 0, 0, &[]),
+            &frame(1, 4, 1, &block),
+            &frame(0, 0, 1, &framed(b"")),
+        ]
+        .concat();
+        stream.write_all(&frames).expect("it reads");
+        stream
+    };
+    let web = |_| {
+        let mut stream = std::net::TcpStream::connect(server.address()).expect("it accepts");
+        let head = "POST /grpc.health.v1.Health/Watch HTTP/1.1\r\nHost: 127.0.0.1\r\n\
+                    Content-Type: application/grpc-web+proto\r\nContent-Length: 5\r\n\r\n\0\0\0\0\0";
+        stream.write_all(head.as_bytes()).expect("it reads");
+        stream
+    };
+    let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    for kind in 0..3 {
+        let _held: Vec<_> = (0..STREAMS)
+            .map(|at| match kind {
+                0 => watch("/grpc.health.v1.Health/Watch"),
+                1 => watch(reflection),
+                _ => web(at),
+            })
+            .collect();
+        for _ in 0..5 {
+            assert_eq!(server.get("/").text(), "a page", "{kind}");
+        }
+    }
     server.stop();
 }
 

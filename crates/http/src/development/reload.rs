@@ -200,6 +200,10 @@ async fn next(mut changes: watch::Receiver<u64>, stopping: CancellationToken) ->
 }
 
 impl BodySource for Events {
+    fn is_news(&self) -> bool {
+        true
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
         let (read, changes, stopping) = ready!(self.next.as_mut().poll(cx));
         self.next = Box::pin(next(changes, stopping));

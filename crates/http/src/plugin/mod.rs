@@ -79,6 +79,8 @@ pub struct HttpService {
     pub settings: HttpSettings,
     /// What stands before the routes.
     pub around: Around,
+    /// What stands before the pools: behind what a route asks for.
+    pub beside_pools: Around,
 }
 
 /// A handler of one's own around that of the routes: it answers itself, or hands a request on.
@@ -121,6 +123,7 @@ struct HttpResources {
     changes: Option<Changes>,
     stopping: CancellationToken,
     around: Around,
+    beside_pools: Around,
     spools: Vec<Spools>,
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
@@ -337,6 +340,7 @@ impl HttpService {
             changes: of_server.development.then(Changes::default),
             stopping: context.shutdown.clone(),
             around: self.around.clone(),
+            beside_pools: self.beside_pools.clone(),
             spools,
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
@@ -661,16 +665,17 @@ impl HttpResources {
             local_redirects: local_redirects.clone(),
             own_router: own_router.clone(),
         };
-        let next = middleware::limited(handler.into_handler(), route.rate_limit.as_ref());
+        let mut handler: Arc<dyn Handler> = handler.into_handler();
         if in_development {
-            return Arc::new(Gate {
-                next,
+            handler = Arc::new(Gate {
+                next: handler,
                 standing: workers.standing(),
                 development,
                 reloads: settings.development.reload,
             });
         }
-        next
+        let handler = self.beside_pools.put(handler);
+        middleware::limited(handler, route.rate_limit.as_ref())
     }
 }
 

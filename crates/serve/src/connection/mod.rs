@@ -546,7 +546,7 @@ impl Http1 {
         self.drain.as_mut().poll(cx).is_ready()
     }
 
-    /// Ready when the client, of whose body more is to come, is to make room for others.
+    /// Ready when the client, for whom nobody is at work now, is to make room for others.
     fn poll_silent(&mut self, cx: &Context<'_>) -> Poll<()> {
         self.is_silent = true;
         let place = self.entered.place();
@@ -705,9 +705,13 @@ impl Http1 {
         self.flush().await?;
         let next = poll_fn(|cx| match reader.poll_content(cx) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
+            Poll::Pending if reader.is_news() && self.poll_silent(cx).is_ready() => {
+                Poll::Ready(Err(Gone))
+            }
             Poll::Pending => self.poll_gone(cx).map(|()| Err(Gone)),
         });
         let next = next.await?;
+        self.hear();
         if self.entered.service().limits.whole_response.is_some() {
             // There was nothing that the client could have taken.
             self.accepted = self.opened.elapsed();

@@ -95,6 +95,12 @@ impl ConnectionState {
         self.entered.place().busy();
     }
 
+    /// One more request has nobody at work for it, until this is dropped.
+    pub(super) fn silent(self: &Arc<Self>) -> Silent {
+        self.begin_silence();
+        Silent(self.clone())
+    }
+
     /// A connection of which all requests wait for their client makes room for others. Those of
     /// which responses wait do so once it is [known](Self::is_still) that none is taken.
     fn may_be_silent(&self) {
@@ -135,6 +141,15 @@ impl ConnectionState {
         self.unread.fetch_add(1, Ordering::Relaxed);
         self.may_be_silent();
         Unread(self.clone())
+    }
+}
+
+/// A request that has nobody at work for it.
+pub(super) struct Silent(Arc<ConnectionState>);
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.0.end_silence();
     }
 }
 
