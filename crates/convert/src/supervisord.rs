@@ -173,6 +173,9 @@ impl SupervisedPrograms {
             },
         );
         keys.set("stop_signal", "SIGTERM");
+        let has_stderr_file = !get("redirect_stderr").is_some_and(is_true)
+            && (is_file(get("stderr_logfile")) || get("stderr_logfile") == Some("NONE"))
+            && get("stdout_logfile") != get("stderr_logfile");
         for Setting { line, key, value } in &section.settings {
             let expanded = program.expand(value);
             let number = value.parse::<u64>();
@@ -268,13 +271,19 @@ impl SupervisedPrograms {
                     }
                     None => false,
                 },
-                // The file of the output takes both streams.
-                ("stderr_logfile" | "stderr_logfile_maxbytes" | "stderr_logfile_backups", _) => {
-                    let redirects = get("redirect_stderr").is_some_and(is_true);
-                    let file = get("stderr_logfile").unwrap_or("AUTO");
-                    let is_default = ["AUTO", "syslog"].contains(&file);
-                    let is_same = get("stdout_logfile") == Some(file);
-                    redirects || is_default || is_same || file.starts_with("/dev/")
+                // A stream without a file of its own goes where the other stream goes.
+                (key, _) if key.starts_with("stderr_logfile") && !has_stderr_file => true,
+                ("stderr_logfile", Some(path))
+                    if is_file(get("stderr_logfile")) && is_file(get("stdout_logfile")) =>
+                {
+                    output.set("stderr_file", path.as_text());
+                    true
+                }
+                ("stderr_logfile_maxbytes", _) => {
+                    get("stdout_logfile_maxbytes").unwrap_or("50MB") == value
+                }
+                ("stderr_logfile_backups", _) => {
+                    get("stdout_logfile_backups").unwrap_or("10") == value
                 }
                 (key, expanded) if key.starts_with("stdout_") => {
                     let expanded = expanded.as_ref().map(ExpandedText::as_text);
@@ -321,6 +330,12 @@ impl SupervisedPrograms {
             }
         }
     }
+}
+
+/// Whether the value of a key is the path of a file.
+fn is_file(value: Option<&str>) -> bool {
+    let is_word = |it: &str| ["AUTO", "NONE", "syslog"].contains(&it) || it.starts_with("/dev/");
+    value.is_some_and(|it| !is_word(it))
 }
 
 /// Takes a key of the file of output; false where it means nothing here.
@@ -580,20 +595,35 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_errors_is_taken_where_it_is_that_of_the_output() {
-        let left = |more: &str| made(&format!("[program:a]\ncommand=sleep 1\n{more}\n")).1;
+    fn the_file_of_errors_is_taken() {
+        let of = |more: &str| made(&format!("[program:a]\ncommand=sleep 1\n{more}\n"));
         for taken in [
             "stderr_logfile=AUTO\nstderr_logfile_maxbytes=0",
             "stderr_logfile=/dev/stderr\nstderr_logfile_maxbytes=0",
             "stdout_logfile=/x.log\nstderr_logfile=/x.log",
             "redirect_stderr=true\nstderr_logfile=/y.log",
         ] {
-            assert_eq!(left(taken), [""; 0], "{taken}");
+            let (yaml, left) = of(taken);
+            assert_eq!(left, [""; 0], "{taken}");
+            assert!(!yaml.contains("stderr_file"), "{yaml}");
         }
-        assert_eq!(
-            left("stdout_logfile=/x.log\nstderr_logfile=/y.log").len(),
-            1
+        let (yaml, left) = of(
+            "stderr_logfile=/e/%(program_name)s.err\nstdout_logfile=/x.log\n\
+             stderr_logfile_maxbytes=1MB\nstdout_logfile_maxbytes=1MB\nstderr_logfile_backups=10",
         );
+        assert!(yaml.contains("stderr_file: /e/a.err"), "{yaml}");
+        assert_eq!(left, [""; 0]);
+        for (left_out, count) in [
+            ("stderr_logfile=/y.log", 1),
+            ("stdout_logfile=/x.log\nstderr_logfile=NONE", 1),
+            ("stdout_logfile=NONE\nstderr_logfile=/y.log", 2),
+            (
+                "stdout_logfile=/x\nstderr_logfile=/y\nstderr_logfile_backups=2",
+                1,
+            ),
+        ] {
+            assert_eq!(of(left_out).1.len(), count, "{left_out}");
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct LogFile {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FilePlace {
+    /// Whose lines are in it.
+    pub(crate) program: String,
     pub(crate) path: PathBuf,
     /// In bytes, at which a new one begins.
     pub(crate) max_size: u64,
@@ -92,8 +94,8 @@ impl LogFile {
         if let Err(TrySendError::Full(entry)) = self.writer.entries.try_send(entry)
             && let Some(lines) = LEFT_OUT.should_log()
         {
-            let file = entry.file.path.display();
-            tracing::warn!(target: LOG, lines, "lines are left out of `{file}`: the disk is too slow for them");
+            let (program, file) = (&*entry.file.program, entry.file.path.display());
+            tracing::warn!(target: LOG, program, lines, "lines are left out of `{file}`: the disk is too slow for them");
         }
     }
 }
@@ -110,8 +112,8 @@ fn write_all(entries: &Receiver<LogEntry>) {
         if let Err(error) = written {
             static TROUBLE: LogThrottle = LogThrottle::new();
             if let Some(lines) = TROUBLE.should_log() {
-                let path = file.path.display();
-                tracing::error!(target: LOG, lines, "`{path}` can't be written: {error}");
+                let (program, path) = (&*file.program, file.path.display());
+                tracing::error!(target: LOG, program, lines, "`{path}` can't be written: {error}");
             }
             opened.remove(&file.path);
         }
@@ -188,6 +190,7 @@ mod tests {
         let directory = Directory::new();
         let writer = Writer::start().unwrap();
         let place = |backups| FilePlace {
+            program: "a".to_owned(),
             path: directory.join("a.log"),
             max_size: 10,
             backups,
@@ -215,6 +218,7 @@ mod tests {
     fn a_file_that_was_moved_away_begins_anew() {
         let directory = Directory::new();
         let place = FilePlace {
+            program: "a".to_owned(),
             path: directory.join("a.log"),
             max_size: 1000,
             backups: 1,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::channel::{Channel, record};
 use crate::environment::set;
-use crate::files::Writer;
+use crate::files::{FilePlace, Writer};
 use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
 use crate::notify::{Notice, NotifySocket};
 use crate::roadrunner::RoadRunner;
-use crate::said::{Hearer, Hearing, Target};
-use crate::settings::{HealthSettings, ProgramSettings};
+use crate::said::{Hearer, Hearing, LogFiles, Target};
+use crate::settings::{HealthSettings, LogFileSettings, ProgramSettings};
 
 /// Orders that were not looked at yet. Each is somebody's wish.
 const ORDERS: usize = 16;
@@ -468,22 +468,27 @@ impl Instance {
 
     fn target(&self) -> Result<Target, NotStarted> {
         let settings = &self.spec.settings;
-        let file = settings.log.as_ref().and_then(|log| {
-            let path = self.around.directory.join(log.file.as_ref()?);
-            Some(crate::files::FilePlace {
-                path,
+        let open = |log: &LogFileSettings, file: &Path| {
+            let path = self.around.directory.join(file);
+            let opened = self.around.writer.open(FilePlace {
+                program: self.spec.name.clone(),
+                path: path.clone(),
                 max_size: log.max_size.bytes(),
                 backups: log.backups,
-            })
-        });
-        let file = file.map(|place| {
-            let path = place.path.clone();
-            let opened = self.around.writer.open(place);
+            });
             opened.map_err(|source| NotStarted::File { path, source })
+        };
+        let files = settings.log.as_ref().and_then(|log| {
+            let out = open(log, log.file.as_ref()?);
+            let err = log.stderr_file.as_ref().map(|file| open(log, file));
+            Some(out.and_then(|out| {
+                let err = err.unwrap_or_else(|| Ok(out.clone()))?;
+                Ok(LogFiles { out, err })
+            }))
         });
         Ok(Target {
             index: self.index,
-            file: file.transpose()?,
+            files: files.transpose()?,
             logged: settings.log.as_ref().is_none_or(|log| log.also_log),
             name_in_log: settings.name_in_log,
             channel: self.around.channel,

@@ -47,12 +47,28 @@ struct Tail {
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) index: u32,
-    pub(crate) file: Option<LogFile>,
+    pub(crate) files: Option<LogFiles>,
     /// Whether they are records.
     pub(crate) logged: bool,
     /// Whether those name the program as RoadRunner does.
     pub(crate) name_in_log: bool,
     pub(crate) channel: Channel,
+}
+
+/// The files of a program, one for each stream; the same one where there is one for both.
+#[derive(Clone, Debug)]
+pub(crate) struct LogFiles {
+    pub(crate) out: LogFile,
+    pub(crate) err: LogFile,
+}
+
+impl LogFiles {
+    const fn of(&self, stream: OutputStream) -> &LogFile {
+        match stream {
+            OutputStream::Out => &self.out,
+            OutputStream::Err => &self.err,
+        }
+    }
 }
 
 /// Hears one process.
@@ -68,8 +84,8 @@ impl Hear for Hearer {
     }
 
     fn waits_for(&self) -> Option<BoxFuture<'_, ()>> {
-        let file = self.target.file.as_ref()?;
-        Some(Box::pin(file.has_room()))
+        let files = self.target.files.as_ref()?;
+        Some(Box::pin(files.out.has_room())) // one thread writes all files
     }
 }
 
@@ -83,8 +99,8 @@ impl Hearing {
 
     pub(crate) fn hear(&self, target: &Target, said: SaidLine<'_>) {
         let Target { index, .. } = *target;
-        if let Some(file) = &target.file {
-            file.write(said.line);
+        if let Some(files) = &target.files {
+            files.of(said.stream).write(said.line);
         }
         let line = String::from_utf8_lossy(said.line);
         let line = line.trim_end();
@@ -156,7 +172,7 @@ mod tests {
         let hearing = Hearing::new("a");
         let target = Target {
             index: 2,
-            file: None,
+            files: None,
             logged: false,
             name_in_log: false,
             channel: Channel::Service,

@@ -88,6 +88,8 @@ pub(crate) struct HealthSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LogFileSettings {
     pub(crate) file: Option<PathBuf>,
+    /// The file of stderr; none where `file` has that, too.
+    pub(crate) stderr_file: Option<PathBuf>,
     pub(crate) max_size: Size,
     pub(crate) backups: u32,
     /// Whether its lines are records of the log as well.
@@ -631,6 +633,13 @@ impl LogFileSettings {
         }
         Self {
             file,
+            stderr_file: t
+                .key(
+                    "stderr_file",
+                    "Another file for what the program writes to its stderr. By default, `file` \
+                     has the lines of both streams.",
+                )
+                .optional(),
             max_size: t
                 .key("max_size", "The size at which a new file begins.")
                 .zero_is_default()

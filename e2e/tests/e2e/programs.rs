@@ -396,6 +396,40 @@ fn any_output_is_taken_and_cut_into_lines() {
     server.stop();
 }
 
+#[test]
+fn both_streams_have_files_of_their_own_that_are_rotated() {
+    let server = start(
+        "  a: {command: sh -c 'seq 1 3000; seq 5001 8000 >&2; exec sleep 1000', start_time: 50ms, \
+             output: {file: a.log, stderr_file: a.err, max_size: 10KB, backups: 1}}\n",
+    );
+    until(&server, "a", "running");
+    for (name, last) in [("a.log", "3000\n"), ("a.err", "8000\n")] {
+        let path = server.site().path(name);
+        let log = wait_for("the last line", || {
+            let log = fs::read_to_string(&path).ok()?;
+            log.ends_with(last).then_some(log)
+        });
+        let old = fs::read_to_string(server.site().path(&format!("{name}.1"))).expect("an old one");
+        let first: u32 = old
+            .lines()
+            .next()
+            .expect("a line")
+            .parse()
+            .expect("a number");
+        let lines = old
+            .lines()
+            .chain(log.lines())
+            .map(|it| it.parse::<u32>().expect("a number"));
+        assert!(lines.eq(first..=last.trim_end().parse().unwrap()), "{name}");
+        assert!(
+            old.len() > 5_000 && old.len() <= 10 << 10,
+            "{name}: {}",
+            old.len()
+        );
+    }
+    server.stop();
+}
+
 /// A gigabyte in one line, in pieces of 8 KB.
 #[test]
 #[ignore = "it takes long: make weekly"]
