@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::channel::{Channel, record};
 use crate::environment::set;
 use crate::files::{FilePlace, Writer};
+use crate::guard::Guard;
 use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
 use crate::notify::{Notice, NotifySocket};
 use crate::roadrunner::RoadRunner;
@@ -47,6 +48,7 @@ pub(crate) struct Surroundings {
     pub(crate) incidents: Incidents,
     pub(crate) writer: Writer,
     pub(crate) channel: Channel,
+    pub(crate) guard: Arc<Guard>,
 }
 
 /// A program with its user.
@@ -396,6 +398,7 @@ impl Instance {
         };
         let started = program.start(&self.around.spawner, settings.limits, hearer);
         let running = started.await?;
+        self.around.guard.watch(running.pid()).await;
         let now = Instant::now();
         let (name, index, pid) = (&spec.name, self.index, running.pid());
         let command = spec.command().map(ToString::to_string).unwrap_or_default();
@@ -533,6 +536,7 @@ impl Instance {
             ..
         } = process;
         let (pid, lived) = (running.pid(), since.elapsed());
+        self.around.guard.forget(pid);
         let finished = running.finish().await;
         let (exit, left, memory) = match finished {
             Ok(Ended {

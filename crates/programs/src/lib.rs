@@ -12,6 +12,7 @@
 //! - `programs`: all programs of a service, and the order in which they start and stop.
 //! - [`AllPrograms`]: those of both services.
 //! - `said`, `files`: what programs say, and where it goes.
+//! - `guard`: ends what programs have started if the server is killed.
 //! - `messages`, `methods`: `service.*` and `programs.*` over RPC.
 //!
 //! Processes are started, watched and ended by `pronghorn-launch` and `pronghorn-process`, as those
@@ -23,6 +24,7 @@ mod all;
 mod channel;
 mod environment;
 mod files;
+mod guard;
 mod instance;
 mod machine;
 mod messages;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeWriter};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::{
@@ -22,6 +23,7 @@ use crate::LOG;
 use crate::all::AllPrograms;
 use crate::channel::{Channel, record};
 use crate::files::Writer;
+use crate::guard::Guard;
 use crate::instance::Surroundings;
 use crate::methods;
 use crate::metrics;
@@ -174,6 +176,7 @@ pub(crate) async fn start(
     let resources = workers.pools.resources();
     let around = Surroundings {
         spawner: resources.spawner.clone(),
+        guard: Arc::new(Guard::new(resources.spawner.clone(), channel)),
         runtime: Handle::current(),
         directory: context.directory().to_owned(),
         incidents: resources.incidents.clone(),

@@ -814,10 +814,16 @@ fn an_upgrade_never_has_a_program_twice() {
 fn programs_end_when_their_server_is_killed() {
     let server = start(
         "  a: {command: sleep 1000, process_num: 2, start_time: 50ms}\n  \
-           deaf: {command: sh -c 'trap \"\" TERM INT HUP; while :; do sleep 0.1; done', start_time: 50ms}\n",
+           deaf: {command: sh -c 'trap \"\" TERM INT HUP; while :; do sleep 0.1; done', start_time: 50ms}\n  \
+           gone: {command: sh -c 'sleep 1000 & echo done'}\n  \
+           family: {command: sh -c 'trap \"\" TERM INT HUP; sleep 1000 & echo $! > child; wait', start_time: 50ms}\n",
     );
     let mut both = pids(&until(&server, "a", "running"));
     both.extend(pids(&until(&server, "deaf", "running")));
+    until(&server, "gone", "exited");
+    until(&server, "family", "running");
+    let child = server.site().read("child").trim().parse();
+    both.push(child.expect("a pid"));
     server.killed();
     both.into_iter().for_each(is_gone);
 }
