@@ -230,6 +230,13 @@ impl RunningProgram {
         }
     }
 
+    /// Whether this process is the program itself, or was started by it or by what it has started.
+    /// It has to be there still.
+    pub fn has_started(&self, pid: u32) -> bool {
+        let is_marked = |started: &Started| started.mark.is_on(pid);
+        pid == self.pid() || self.started.as_ref().is_some_and(is_marked)
+    }
+
     /// Kills it and its process group. What has left that is killed by [`finish`](Self::finish).
     pub fn kill(&self) {
         self.process.kill_group();

@@ -46,6 +46,12 @@ impl Mark {
         Ok(setrlimit(Resource::Rttime, limit)?)
     }
 
+    /// Whether a process has it.
+    pub fn is_on(self, pid: u32) -> bool {
+        let pid = i32::try_from(pid).ok();
+        pid.is_some_and(|pid| matches!(self.look_at(pid), Seen::Killed | Seen::Dead))
+    }
+
     /// Kills all processes that have it, and those that they start meanwhile, and says how many
     /// there were. Blocks for some milliseconds: it looks at each process of the machine.
     pub fn kill_all(self) -> usize {

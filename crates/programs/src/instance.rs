@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::{millis, since_1970, with_causes};
+use pronghorn_base::{LogThrottle, millis, since_1970, with_causes};
 use pronghorn_config::{Command, show_duration};
 use pronghorn_launch::{Ended, Leftovers, Program, ProgramError, RunningProgram};
 use pronghorn_pool::{Incident, IncidentKind, Incidents};
@@ -282,7 +282,7 @@ impl Instance {
                 },
                 happened = happens(self.process.as_mut()) => match happened {
                     Happened::Ended => self.finish().await,
-                    Happened::Notice(told) => self.heard(told),
+                    Happened::Notice(sender, told) => self.heard(sender, told),
                     Happened::Checked(well) => self.judge_health(well).await,
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
@@ -689,7 +689,24 @@ impl Instance {
         });
     }
 
-    fn heard(&mut self, told: Notice) {
+    /// Whoever has the path of a socket can send to it, if only as the user of the program.
+    fn heard(&mut self, sender: u32, told: Notice) {
+        static STRANGERS: LogThrottle = LogThrottle::new();
+        let process = self.process.as_ref();
+        if !process.is_some_and(|it| it.running.has_started(sender)) {
+            if let Some(messages) = STRANGERS.should_log() {
+                record!(
+                    self.around.channel,
+                    warn,
+                    program = self.spec.name,
+                    index = self.index,
+                    sender,
+                    messages,
+                    "a message to `NOTIFY_SOCKET` has no effect: its process has ended, or is none of the program's"
+                );
+            }
+            return;
+        }
         if let Some(status) = told.status {
             self.told.send_modify(|facts| facts.status = Some(status));
         }
@@ -890,7 +907,8 @@ enum NotStarted {
 /// Something that comes from a process.
 enum Happened {
     Ended,
-    Notice(Notice),
+    /// The process with this number has sent it.
+    Notice(u32, Notice),
     Checked(bool),
 }
 
@@ -915,7 +933,7 @@ async fn happens(process: Option<&mut Supervised>) -> Happened {
         biased;
         // An error is told when it is finished.
         _ = running.ended() => Happened::Ended,
-        told = told => Happened::Notice(told),
+        (sender, told) = told => Happened::Notice(sender, told),
         Some(well) = checks.join_next() => Happened::Checked(well.unwrap_or(false)),
     }
 }

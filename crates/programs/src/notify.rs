@@ -2,11 +2,16 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use pronghorn_process::Credentials;
+use rustix::cmsg_space;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
 /// A longer message than any that systemd's documentation has.
@@ -32,6 +37,7 @@ impl NotifySocket {
             socket: UnixDatagram::bind(&path)?,
             path,
         };
+        set_socket_passcred(&opened.socket, true)?;
         fs::set_permissions(&opened.path, Permissions::from_mode(0o600))?;
         if let Some(user) = user.filter(|user| !user.is_current()) {
             chown(&opened.path, Some(user.uid()), None)?;
@@ -44,11 +50,29 @@ impl NotifySocket {
         self.path.clone().into()
     }
 
-    /// The next message. Cancel safe.
-    pub(crate) async fn receive(&self) -> Notice {
+    /// The next message, and the process that has sent it, as the kernel tells it. Descriptors that
+    /// come along are closed: a program that waits for that knows then that its message was heard.
+    /// Cancel safe.
+    pub(crate) async fn receive(&self) -> (u32, Notice) {
         let mut buffer = [0; LONGEST];
-        match self.socket.recv(&mut buffer).await {
-            Ok(length) => Notice::parse(buffer.get(..length).unwrap_or_default()),
+        let receive = || {
+            let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let parts = &mut [IoSliceMut::new(&mut buffer)];
+            let got = recvmsg(&self.socket, parts, &mut ancillary, RecvFlags::DONTWAIT)?;
+            let sender = ancillary.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
+                _ => None,
+            });
+            Ok((got.bytes, sender))
+        };
+        match self.socket.async_io(Interest::READABLE, receive).await {
+            Ok((length, sender)) => {
+                // 0 is a process that is not seen from here.
+                let sender = sender.map_or(0, |pid| pid.as_raw_pid().cast_unsigned());
+                let notice = Notice::parse(buffer.get(..length).unwrap_or_default());
+                (sender, notice)
+            }
             Err(_) => std::future::pending().await, // it says no more
         }
     }
@@ -119,10 +143,11 @@ mod tests {
         let program = Socket::unbound().unwrap();
         program.send_to(b"STATUS=warms \x1b[1mup\n", &path).unwrap();
         program.send_to(b"READY=1", &path).unwrap();
-        let told = socket.receive().await;
+        let (sender, told) = socket.receive().await;
+        assert_eq!(sender, std::process::id());
         let expected = (false, Some("warms [1mup"));
         assert_eq!((told.ready, told.status.as_deref()), expected);
-        assert!(socket.receive().await.ready);
+        assert!(socket.receive().await.1.ready);
         tidy();
         assert!(path.exists(), "its server is there");
         drop(socket);

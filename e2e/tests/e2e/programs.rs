@@ -697,7 +697,8 @@ fn a_reload_whose_new_program_fails_keeps_the_old_one() {
 #[test]
 fn a_program_is_up_when_it_says_so_or_its_health_command_does() {
     let server = start(
-        "  told: {command: sh -c 'sleep 0.3; php notify.php; exec sleep 1000', notify: true, start_time: 10ms}\n  \
+        "  told: {command: sh -c 'sleep 0.3; php notify.php & wait', notify: true, start_time: 10ms}\n  \
+           deaf: {command: sleep 1000, notify: true, start_time: 10ms}\n  \
            silent: {command: sleep 1000, notify: true, start_time: 10ms, start_timeout: 400ms, restart: always, max_failures: 1}\n  \
            well: {command: sleep 1000, start_time: 10ms, restart: always, restart_delay: 10ms, \
              health: {command: test -e well, interval: 100ms, failures: 2}}\n",
@@ -705,9 +706,27 @@ fn a_program_is_up_when_it_says_so_or_its_health_command_does() {
     server.site().write(
         "notify.php",
         "<?php $to = getenv('NOTIFY_SOCKET'); $s = socket_create(AF_UNIX, SOCK_DGRAM, 0);\n\
-         $m = \"STATUS=warm\\nREADY=1\"; socket_sendto($s, $m, strlen($m), 0, $to);\n",
+         $m = \"STATUS=warm\\nREADY=1\"; socket_sendto($s, $m, strlen($m), 0, $to); sleep(1000);\n",
     );
     until(&server, "told", "running");
+    // A process of the same user that is none of the program's.
+    let deaf = pids(&until(&server, "deaf", "starting"))[0];
+    let environment = fs::read_to_string(format!("/proc/{deaf}/environ")).expect("it is there");
+    let mut variables = environment.split('\0');
+    let socket = variables.find_map(|it| it.strip_prefix("NOTIFY_SOCKET="));
+    let stranger = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    stranger
+        .send_to(b"READY=1\nSTATUS=mine", socket.expect("it has one"))
+        .expect("it may write to it");
+    let sender = format!("\"sender\":{}", std::process::id());
+    server.logged(&[
+        "a message to `NOTIFY_SOCKET` has no effect",
+        "\"deaf\"",
+        &sender,
+    ]);
+    let deaf = &processes(&server, "deaf")[0];
+    assert_eq!(deaf["state"], "starting", "{deaf}");
+    assert_ne!(deaf["status"], "mine", "{deaf}");
     until(&server, "silent", "gave up");
     assert_eq!(processes(&server, "well")[0]["state"], "starting");
     server.site().write("well", "");
