@@ -39,6 +39,7 @@ impl WaitingNumbers {
             since: self.since,
             until: self.since + LONGEST,
             has_left: false,
+            affinity: None,
         };
         _ = self.queue.push(ticket, number);
         number

@@ -17,6 +17,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::affinity::AffinityId;
 use crate::body::BodyStream;
 use crate::content::Content;
 use crate::observer::Observer;
@@ -63,6 +64,8 @@ pub struct Terms {
     pub deadline: Option<Duration>,
     /// After how long PHP's stack is looked at, instead of the pool's `slow`.
     pub slow: Option<Duration>,
+    /// It goes to the worker that has the other calls of this number.
+    pub affinity: Option<AffinityId>,
 }
 
 impl Default for Terms {
@@ -71,6 +74,7 @@ impl Default for Terms {
             priority: 10,
             deadline: None,
             slow: None,
+            affinity: None,
         }
     }
 }

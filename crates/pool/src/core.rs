@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::affinity::{Affinities, AffinityId, Tenure};
 use crate::call::Refused;
 use crate::queue::{Pushed, Queue, Ticket};
-
-/// A worker's place in its pool: survives the process that fills it.
-pub type SlotId = usize;
+pub use crate::slot::SlotId;
 
 /// Where a slot stands, in the order of a normal life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +53,7 @@ pub(crate) struct Core<C, T> {
     /// Ready slots, the most recently used last: it is chosen first, its caches are warm.
     idle: Vec<SlotId>,
     queue: Queue<C>,
+    affinities: Affinities,
     /// Calls that busy workers could be given ahead, in all.
     room: usize,
     /// Of them, those that they are given while others are free.
@@ -74,6 +74,10 @@ struct Slot<T> {
     prefetch: PrefetchLimits,
     /// Whether a member of the pool supervisor uses it.
     taken: bool,
+    /// How many of its workers have stopped taking calls.
+    tenures: u64,
+    /// Origins whose calls its worker has.
+    origins: usize,
 }
 
 /// How many calls a worker may have beyond the one at hand.
@@ -96,6 +100,15 @@ pub(crate) enum Admitted<C, T> {
     Refused(C, Refused),
 }
 
+/// A worker takes no more calls.
+#[derive(Debug)]
+pub(crate) struct Drained<C, T> {
+    /// It is idle, and can be asked to end at once.
+    pub(crate) idle: Option<T>,
+    /// Calls that waited for it alone, and that other workers run now.
+    pub(crate) moved: Vec<(T, C)>,
+}
+
 /// What a worker does next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<C> {
@@ -114,6 +127,7 @@ impl<C, T: Clone> Core<C, T> {
             slots: Vec::new(),
             idle: Vec::new(),
             queue: Queue::new(queue_limit, queue_timeout),
+            affinities: Affinities::default(),
             room: 0,
             before_waking_idle: 0,
             quick: 0,
@@ -136,6 +150,8 @@ impl<C, T: Clone> Core<C, T> {
                 prefetched: 0,
                 prefetch: PrefetchLimits::default(),
                 taken: false,
+                tenures: 0,
+                origins: 0,
             });
             self.slots.len() - 1
         });
@@ -149,7 +165,8 @@ impl<C, T: Clone> Core<C, T> {
 
     /// Gives a place back; whatever was in it is gone.
     pub(crate) fn remove_slot(&mut self, id: SlotId) {
-        self.vacate(id);
+        let moved = self.vacate(id);
+        debug_assert!(moved.is_empty(), "a worker was in it");
         if let Some(slot) = self.slots.get_mut(id) {
             slot.taken = false;
         }
@@ -161,6 +178,9 @@ impl<C, T: Clone> Core<C, T> {
     pub(crate) fn admit(&mut self, call: C, ticket: Ticket, ahead: bool) -> Admitted<C, T> {
         if self.stopping {
             return Admitted::Refused(call, Refused::Stopping);
+        }
+        if let Some(affinity) = ticket.affinity {
+            return self.admit_to_its_worker(call, ticket, affinity, ahead);
         }
         let ahead = ahead && self.queue.len() == 0;
         let before_waking_idle = ahead && self.before_waking_idle > 0;
@@ -187,6 +207,113 @@ impl<C, T: Clone> Core<C, T> {
             Pushed::Outlived(other) => Admitted::Waits(Some((other, Refused::WaitedTooLong))),
             Pushed::Full(call) => Admitted::Refused(call, Refused::QueueFull),
         }
+    }
+
+    /// A new call of an origin: to its worker, or into the line for that.
+    fn admit_to_its_worker(
+        &mut self,
+        call: C,
+        ticket: Ticket,
+        affinity: AffinityId,
+        ahead: bool,
+    ) -> Admitted<C, T> {
+        let id = self.worker_of(affinity);
+        if let Some(id) = id {
+            if let Some(worker) = self.take_this_idle(id) {
+                return Admitted::Run(worker, call);
+            }
+            let has_room = self.slots.get(id).is_some_and(|slot| slot.room() > 0);
+            if ahead && has_room && !self.queue.has_line(id) {
+                self.change(id, |slot| slot.prefetched += 1);
+                if let Some(worker) = self.worker(id) {
+                    return Admitted::Run(worker, call);
+                }
+            }
+        } else if self.all_failed() {
+            return Admitted::Refused(call, Refused::NoWorker);
+        }
+        self.queue.push_in_line(id, ticket, call);
+        Admitted::Waits(None)
+    }
+
+    /// The worker of an origin, or from now on the one that has the fewest origins. None: nobody
+    /// takes calls.
+    fn worker_of(&mut self, affinity: AffinityId) -> Option<SlotId> {
+        if let Some(id) = self.worker_at_work(affinity) {
+            return Some(id);
+        }
+        let slots = self.slots.iter().enumerate();
+        let at_work = slots.filter(|(_, slot)| slot.takes_calls());
+        let (id, _) =
+            at_work.min_by_key(|(_, slot)| (slot.origins, slot.state == SlotState::Busy))?;
+        self.belongs(affinity, id);
+        Some(id)
+    }
+
+    /// The worker that an origin has, if that still takes calls.
+    pub(crate) fn worker_at_work(&self, affinity: AffinityId) -> Option<SlotId> {
+        let has = self.affinities.worker(affinity)?;
+        let slot = self.slots.get(has.slot)?;
+        (slot.tenures == has.nth && slot.takes_calls()).then_some(has.slot)
+    }
+
+    /// The calls of an origin are this worker's from now on, if they have none.
+    fn belongs(&mut self, affinity: AffinityId, id: SlotId) {
+        if self.worker_at_work(affinity).is_some() {
+            return;
+        }
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.origins += 1;
+            let nth = slot.tenures;
+            self.affinities
+                .set_worker(affinity, Tenure { slot: id, nth });
+        }
+    }
+
+    /// A new origin of calls.
+    pub(crate) fn add_affinity(&mut self) -> AffinityId {
+        self.affinities.add()
+    }
+
+    /// It has no more calls.
+    pub(crate) fn remove_affinity(&mut self, affinity: AffinityId) {
+        if let Some(id) = self.worker_at_work(affinity)
+            && let Some(slot) = self.slots.get_mut(id)
+        {
+            slot.origins -= 1;
+        }
+        self.affinities.remove(affinity);
+    }
+
+    /// A worker takes no more calls, and its origins choose others with their next ones. Those that
+    /// wait already move; what other workers run now comes back.
+    fn end_tenure(&mut self, id: SlotId) -> Vec<(T, C)> {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.tenures += 1;
+            slot.origins = 0;
+        }
+        let mut moved = Vec::new();
+        for (ticket, call) in self.queue.take_line(id) {
+            let to = ticket.affinity.and_then(|it| self.worker_of(it));
+            match to.and_then(|to| self.take_this_idle(to)) {
+                Some(worker) => moved.push((worker, call)),
+                None => self.queue.push_in_line(to, ticket, call),
+            }
+        }
+        moved
+    }
+
+    fn take_this_idle(&mut self, id: SlotId) -> Option<T> {
+        if self.state(id) != SlotState::Ready {
+            return None;
+        }
+        self.idle.retain(|idle| *idle != id);
+        self.go(id, SlotState::Busy);
+        self.worker(id)
+    }
+
+    fn worker(&self, id: SlotId) -> Option<T> {
+        self.slots.get(id)?.worker.clone()
     }
 
     fn take_idle(&mut self) -> Option<T> {
@@ -271,7 +398,7 @@ impl<C, T: Clone> Core<C, T> {
     /// over are passed over and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
-        if let Some(call) = self.pop(now, &mut late) {
+        if let Some(call) = self.pop(id, now, &mut late) {
             self.go(id, SlotState::Busy);
             let ahead = self.next_ahead(id, now, &mut late);
             return Freed {
@@ -295,7 +422,7 @@ impl<C, T: Clone> Core<C, T> {
         let share = self.queue.len().div_ceil(self.slots.len().max(1));
         let mut ahead = Vec::new();
         while ahead.len() < room.min(share)
-            && let Some(call) = self.pop(now, late)
+            && let Some(call) = self.pop(id, now, late)
         {
             ahead.push(call);
         }
@@ -303,12 +430,16 @@ impl<C, T: Clone> Core<C, T> {
         ahead
     }
 
-    fn pop(&mut self, now: Instant, late: &mut Vec<C>) -> Option<C> {
-        while let Some((until, call)) = self.queue.pop(now) {
-            if until > now {
-                return Some(call);
+    fn pop(&mut self, id: SlotId, now: Instant, late: &mut Vec<C>) -> Option<C> {
+        while let Some((ticket, call)) = self.queue.pop_for(id, now) {
+            if ticket.until <= now {
+                late.push(call);
+                continue;
             }
-            late.push(call);
+            if let Some(affinity) = ticket.affinity {
+                self.belongs(affinity, id);
+            }
+            return Some(call);
         }
         None
     }
@@ -327,28 +458,35 @@ impl<C, T: Clone> Core<C, T> {
         });
     }
 
-    /// Gives a slot no further call. True when it is idle now and can be asked to end at once.
-    pub(crate) fn drain(&mut self, id: SlotId) -> Option<T> {
+    /// Gives a slot no further call.
+    pub(crate) fn drain(&mut self, id: SlotId) -> Drained<C, T> {
+        let mut drained = Drained {
+            idle: None,
+            moved: Vec::new(),
+        };
         match self.state(id) {
             SlotState::Ready => {
                 self.idle.retain(|idle| *idle != id);
                 self.go(id, SlotState::Stopping);
-                self.slots.get(id)?.worker.clone()
+                drained.idle = self.worker(id);
+                drained.moved = self.end_tenure(id);
             }
             SlotState::Busy => {
                 self.go(id, SlotState::Draining);
-                None
+                drained.moved = self.end_tenure(id);
             }
             SlotState::Empty
             | SlotState::Booting
             | SlotState::Draining
             | SlotState::Stopping
-            | SlotState::Failed => None,
+            | SlotState::Failed => {}
         }
+        drained
     }
 
-    /// The process of a slot is gone.
-    pub(crate) fn vacate(&mut self, id: SlotId) {
+    /// The process of a slot is gone. Calls that waited for it alone, and that other workers run
+    /// now.
+    pub(crate) fn vacate(&mut self, id: SlotId) -> Vec<(T, C)> {
         self.idle.retain(|idle| *idle != id);
         self.change(id, |slot| {
             slot.worker = None;
@@ -358,6 +496,7 @@ impl<C, T: Clone> Core<C, T> {
         if self.state(id) != SlotState::Empty {
             self.go(id, SlotState::Empty);
         }
+        self.end_tenure(id)
     }
 
     /// A process is being started for an empty or failed slot.
@@ -404,12 +543,10 @@ impl<C, T: Clone> Core<C, T> {
             if self.state(id) != SlotState::Ready {
                 continue;
             }
-            let Some((_, call)) = self.queue.pop(now) else {
-                break;
+            let Some((_, call)) = self.queue.pop_for(id, now) else {
+                continue;
             };
-            self.idle.retain(|idle| *idle != id);
-            self.go(id, SlotState::Busy);
-            let worker = self.slots.get(id).and_then(|slot| slot.worker.clone());
+            let worker = self.take_this_idle(id);
             healed.push((worker.expect("a ready slot has a worker"), call));
         }
         healed
@@ -499,6 +636,11 @@ impl<T> Slot<T> {
     /// Calls that it is rather given while there is no processor for a worker that is free.
     fn when_cpus_busy(&self) -> usize {
         self.room_of(self.prefetch.when_cpus_busy)
+    }
+
+    /// Whether its worker is up and gets new calls.
+    const fn takes_calls(&self) -> bool {
+        matches!(self.state, SlotState::Ready | SlotState::Busy)
     }
 
     fn is_quick(&self) -> bool {

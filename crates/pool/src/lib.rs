@@ -14,6 +14,7 @@
 // A new state must be thought about everywhere.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+mod affinity;
 #[doc(hidden)]
 pub mod benchmark;
 mod body;
@@ -39,12 +40,14 @@ mod relay;
 mod remarks;
 mod roster;
 mod session;
+mod slot;
 mod spool;
 mod stamps;
 mod stats;
 mod supervisor;
 mod warmup;
 
+pub use affinity::AffinityId;
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use call::{
     Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
@@ -60,7 +63,7 @@ pub use observer::{Look, Observer, Origin, Taker};
 pub use php_message::{Extent, PhpMessage, Source, Speaker, WORKER_OUTPUT};
 pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, pieces};
 pub use poison::Identity;
-pub use pool::{NotExtended, Options, Pool};
+pub use pool::{Affinity, NotExtended, Options, Pool};
 pub use pronghorn_ring::Loan;
 pub use quote::Quote;
 pub use raw::{RawCall, RawError};

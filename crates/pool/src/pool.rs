@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::affinity::AffinityId;
 use crate::call::{self, Call, CallError, Payload, Pending, Refused, Terms, Withdraw, WorkerFault};
 pub(crate) use crate::contract::{Order, Report, Transport, UnderWay};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
@@ -305,6 +306,14 @@ impl Pool {
         pending
     }
 
+    /// An origin of calls that belong to one worker.
+    pub fn affinity(&self) -> Affinity {
+        Affinity {
+            id: self.shared.lock().core.add_affinity(),
+            shared: self.shared.clone(),
+        }
+    }
+
     /// A call that its maker brings to a worker himself.
     pub(crate) fn call_aside(&self, payload: Arc<dyn Payload>) -> (Call, Pending) {
         let now = Instant::now();
@@ -428,7 +437,9 @@ impl Pool {
 
     /// Gives a worker no further call; when it is free now, it is asked to end.
     pub(crate) async fn drain(&self, slot: SlotId) {
-        if let Some(worker) = self.apply(move |core| core.drain(slot)).await {
+        let drained = self.apply(move |core| core.drain(slot)).await;
+        self.shared.run(drained.moved);
+        if let Some(worker) = drained.idle {
             worker.order(Order::Stop);
         }
     }
@@ -546,6 +557,7 @@ impl Shared {
             until,
             // If it leaves from now on, it is found there.
             has_left: call.is_withdrawn(),
+            affinity: call.terms.affinity,
         };
         let mut guarded = self.lock();
         let admitted = guarded
@@ -565,6 +577,27 @@ impl Shared {
                 self.refuse(call, reason);
             }
         }
+    }
+
+    /// Calls that have moved to these workers.
+    fn run(&self, moved: Vec<(Arc<dyn Transport>, Call)>) {
+        if moved.is_empty() {
+            return; // without a look at the clock
+        }
+        let now = Instant::now();
+        for (worker, call) in moved {
+            worker.submit(self.dispatched(call, now));
+        }
+    }
+
+    /// Gives a worker no further call.
+    fn drain(&self, slot: SlotId) -> Option<Arc<dyn Transport>> {
+        let mut guarded = self.lock();
+        let drained = guarded.core.drain(slot);
+        self.publish_queue(&guarded);
+        drop(guarded);
+        self.run(drained.moved);
+        drained.idle
     }
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
@@ -664,6 +697,33 @@ fn expire(pool: &Shared) -> Option<Instant> {
         pool.refuse(call, Refused::WaitedTooLong);
     }
     next
+}
+
+/// Keeps the calls of one origin on one worker, which the first of them chooses: the one that has
+/// the fewest origins. When that worker takes no more, the next call chooses again. An origin has
+/// one call at a time.
+pub struct Affinity {
+    shared: Arc<Shared>,
+    id: AffinityId,
+}
+
+impl Affinity {
+    /// For the [terms](Terms) of its calls.
+    pub const fn id(&self) -> AffinityId {
+        self.id
+    }
+}
+
+impl Drop for Affinity {
+    fn drop(&mut self) {
+        self.shared.lock().core.remove_affinity(self.id);
+    }
+}
+
+impl fmt::Debug for Affinity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Affinity").field(&self.id).finish()
+    }
 }
 
 /// How many calls a worker still gets, if they are counted.
@@ -773,7 +833,7 @@ impl SlotHandle {
     /// The worker takes no further call, by its own wish.
     pub fn close(&self) {
         // Not idle: only a worker that has a call, or just finished one, says so.
-        let idle = self.shared.lock().core.drain(self.slot);
+        let idle = self.shared.drain(self.slot);
         debug_assert!(
             idle.is_none(),
             "a worker that is free can't leave by itself"
@@ -782,7 +842,7 @@ impl SlotHandle {
 
     /// The worker turned out to be unusable while it was free.
     pub fn retire(&self) {
-        _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
+        _ = self.shared.drain(self.slot); // the one who would be asked to stop it is the caller
     }
 
     /// After how many calls this worker is replaced. The random part keeps workers that started
@@ -995,7 +1055,11 @@ impl SlotHandle {
 
     /// The process is gone and nothing is under way: the place is empty.
     pub fn leave(self) {
-        self.shared.lock().core.vacate(self.slot);
+        let mut guarded = self.shared.lock();
+        let moved = guarded.core.vacate(self.slot);
+        self.shared.publish_queue(&guarded);
+        drop(guarded);
+        self.shared.run(moved);
         self.report(Report::Left);
     }
 

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::affinity::AffinityId;
+use crate::slot::SlotId;
+
 /// The longest wait that is still good service, where the queue's own limit is not much longer.
 /// Readiness uses it too.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -17,7 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     levels: BTreeMap<u8, Level<T>>,
+    /// Items that only the worker in this slot may have; without a slot, the first one that takes
+    /// one has the next ones of the same origin, too.
+    lines: BTreeMap<Option<SlotId>, Line<T>>,
+    /// How many wait in lines.
+    lined: usize,
+    /// How many wait in all.
     len: usize,
+    /// How many may wait outside of lines. In a line, each origin has one item.
     limit: usize,
     /// A wait up to this is no overload; also how long one lasts before the order turns.
     patience: Duration,
@@ -39,11 +49,15 @@ struct Level<T> {
 }
 
 #[derive(Debug)]
+struct Line<T> {
+    level: Level<T>,
+    /// The last item that its worker took was from here: a busy line must not hold up the others.
+    had_turn: bool,
+}
+
+#[derive(Debug)]
 struct Waiting<T> {
-    seq: u64,
-    since: Instant,
-    until: Instant,
-    has_left: bool,
+    ticket: Ticket,
     item: Option<T>,
 }
 
@@ -68,6 +82,8 @@ pub(crate) struct Ticket {
     pub(crate) until: Instant,
     /// Its caller waits no more, and it comes back to its place.
     pub(crate) has_left: bool,
+    /// It is for the worker of its origin.
+    pub(crate) affinity: Option<AffinityId>,
 }
 
 /// Of the places in a queue, this part may be taken by items whose callers have left: those who
@@ -79,6 +95,8 @@ impl<T> Queue<T> {
     pub(crate) fn new(limit: usize, timeout: Duration) -> Self {
         Self {
             levels: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            lined: 0,
             len: 0,
             limit,
             patience: PATIENCE.min(timeout / 4),
@@ -111,11 +129,13 @@ impl<T> Queue<T> {
         if self.len == 0 {
             return None;
         }
-        let fronts = self
-            .levels
-            .values()
-            .filter_map(|level| level.entries.front());
-        fronts.map(|waiting| waiting.since).min()
+        let fronts = self.lines.values().filter_map(|line| line.level.oldest());
+        fronts.chain(self.oldest_outside()).min()
+    }
+
+    /// Since when the oldest waits that any worker may have.
+    fn oldest_outside(&self) -> Option<Instant> {
+        self.levels.values().filter_map(Level::oldest).min()
     }
 
     /// Adds an item behind all with a lower number of its priority. In a full queue it takes the
@@ -125,7 +145,7 @@ impl<T> Queue<T> {
     /// place.
     pub(crate) fn push(&mut self, ticket: Ticket, item: T) -> Pushed<T> {
         let mut pushed = Pushed::Waits;
-        if self.len >= self.limit {
+        if self.len - self.lined >= self.limit {
             self.look(ticket.since);
             match self.make_room(ticket.priority, ticket.since) {
                 Some(made) => pushed = made,
@@ -133,25 +153,42 @@ impl<T> Queue<T> {
             }
         }
         let level = self.levels.entry(ticket.priority).or_default();
-        let is_last = |last: &Waiting<T>| last.seq < ticket.seq;
-        let place = if level.entries.back().is_none_or(is_last) {
-            level.entries.len()
-        } else {
-            level
-                .entries
-                .partition_point(|waiting| waiting.seq < ticket.seq)
-        };
-        let waiting = Waiting {
-            seq: ticket.seq,
-            since: ticket.since,
-            until: ticket.until,
-            has_left: ticket.has_left,
-            item: Some(item),
-        };
-        level.left += usize::from(ticket.has_left);
-        level.entries.insert(place, waiting);
+        level.insert(ticket, item);
         self.len += 1;
         pushed
+    }
+
+    /// Adds an item for the worker in `slot`, or for the first one that takes it.
+    pub(crate) fn push_in_line(&mut self, slot: Option<SlotId>, ticket: Ticket, item: T) {
+        self.lines
+            .entry(slot)
+            .or_default()
+            .level
+            .insert(ticket, item);
+        self.lined += 1;
+        self.len += 1;
+    }
+
+    /// Whether items wait for the worker in this slot alone.
+    pub(crate) fn has_line(&self, slot: SlotId) -> bool {
+        self.lined > 0 && {
+            let line = self.lines.get(&Some(slot));
+            line.is_some_and(|line| !line.level.is_empty())
+        }
+    }
+
+    /// The worker in this slot takes no more: its items come back, in their order.
+    pub(crate) fn take_line(&mut self, slot: SlotId) -> Vec<(Ticket, T)> {
+        if self.lined == 0 {
+            return Vec::new();
+        }
+        let line = self.lines.remove(&Some(slot)).unwrap_or_default();
+        let entries = line.level.entries.into_iter();
+        let items = entries.filter_map(|waiting| Some((waiting.ticket, waiting.item?)));
+        let items: Vec<_> = items.collect();
+        self.lined -= items.len();
+        self.len -= items.len();
+        items
     }
 
     fn make_room(&mut self, priority: u8, now: Instant) -> Option<Pushed<T>> {
@@ -160,7 +197,7 @@ impl<T> Queue<T> {
             .levels
             .iter_mut()
             .rfind(|(_, level)| !level.entries.is_empty())?;
-        let front = level.entries.front()?.since;
+        let front = level.oldest()?;
         let late = newest_first && now.saturating_duration_since(front) > patience;
         let made = if late && least >= priority {
             Pushed::Outlived(level.pop_oldest()?.1)
@@ -173,8 +210,40 @@ impl<T> Queue<T> {
         Some(made)
     }
 
-    /// The next item and the moment it would have given up.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Instant, T)> {
+    /// The next item for the worker in this slot.
+    pub(crate) fn pop_for(&mut self, slot: SlotId, now: Instant) -> Option<(Ticket, T)> {
+        if self.len == 0 {
+            self.late_since = None;
+            return None;
+        }
+        if self.lined > 0
+            && let Some(popped) = self.pop_line(slot)
+        {
+            self.lined -= 1;
+            self.len -= 1;
+            self.taken = Some(now);
+            return Some(popped);
+        }
+        self.pop(now)
+    }
+
+    fn pop_line(&mut self, slot: SlotId) -> Option<(Ticket, T)> {
+        let others_wait = self.len > self.lined;
+        let is_waited_in = |of: &Option<SlotId>| {
+            let line = self.lines.get(of);
+            line.is_some_and(|line| !line.level.is_empty())
+        };
+        let of = [Some(slot), None].into_iter().find(is_waited_in)?;
+        let line = self.lines.get_mut(&of)?;
+        line.had_turn = !(line.had_turn && others_wait);
+        if line.had_turn {
+            return line.level.pop_oldest();
+        }
+        None
+    }
+
+    /// The next item that any worker may have.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Ticket, T)> {
         if self.len == 0 {
             self.late_since = None;
             return None;
@@ -198,7 +267,7 @@ impl<T> Queue<T> {
     /// Decides which end is next.
     fn look(&mut self, now: Instant) {
         let late = |since: Instant| now.saturating_duration_since(since) > self.patience;
-        if self.oldest().is_some_and(late) {
+        if self.oldest_outside().is_some_and(late) {
             let since = *self.late_since.get_or_insert(now);
             self.newest_first = now.saturating_duration_since(since) >= self.patience;
         } else {
@@ -210,55 +279,39 @@ impl<T> Queue<T> {
     /// The caller of an item has left, and it stays. False: it is not here, or there are too many
     /// of its kind.
     pub(crate) fn leave(&mut self, priority: u8, seq: u64) -> bool {
-        let left: usize = self.levels.values().map(|level| level.left).sum();
-        if left >= (self.limit / LEFT).max(1) {
+        let left = self.levels.values().map(|level| level.left);
+        let lined = self.lines.values().map(|line| line.level.left);
+        if left.chain(lined).sum::<usize>() >= (self.limit / LEFT).max(1) {
             return false;
         }
-        let Some(level) = self.levels.get_mut(&priority) else {
-            return false;
-        };
-        let place = level
-            .entries
-            .binary_search_by_key(&seq, |waiting| waiting.seq);
-        let waiting = place.ok().and_then(|place| level.entries.get_mut(place));
-        let Some(waiting) = waiting.filter(|it| it.item.is_some() && !it.has_left) else {
-            return false;
-        };
-        waiting.has_left = true;
-        level.left += 1;
-        true
+        let level = self.levels.get_mut(&priority);
+        level.is_some_and(|level| level.leave(seq))
+            || self.lines.values_mut().any(|line| line.level.leave(seq))
     }
 
     /// Takes an item out of the middle, if it is still there.
     pub(crate) fn forget(&mut self, priority: u8, seq: u64) -> Option<T> {
-        let level = self.levels.get_mut(&priority)?;
-        let place = level
-            .entries
-            .binary_search_by_key(&seq, |waiting| waiting.seq)
-            .ok()?;
-        let waiting = level.entries.get_mut(place)?;
-        let item = waiting.item.take()?;
-        level.left -= usize::from(waiting.has_left);
-        level.holes += 1;
+        let level = self.levels.get_mut(&priority);
+        if let Some(item) = level.and_then(|level| level.forget(seq)) {
+            self.len -= 1;
+            return Some(item);
+        }
+        let mut lines = self.lines.values_mut();
+        let item = lines.find_map(|line| line.level.forget(seq))?;
+        self.lined -= 1;
         self.len -= 1;
-        level.drop_holes();
         Some(item)
     }
 
     /// Takes out every item whose moment has come.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<T> {
         let mut expired = Vec::new();
+        for line in self.lines.values_mut() {
+            line.level.expire(now, &mut expired);
+        }
+        self.lined -= expired.len();
         for level in self.levels.values_mut() {
-            let before = expired.len();
-            let (entries, left) = (&mut level.entries, &mut level.left);
-            let over = entries.iter_mut().filter(|waiting| waiting.until <= now);
-            expired.extend(over.filter_map(|waiting| {
-                let item = waiting.item.take()?;
-                *left -= usize::from(waiting.has_left);
-                Some(item)
-            }));
-            level.holes += expired.len() - before;
-            level.drop_holes();
+            level.expire(now, &mut expired);
         }
         self.len -= expired.len();
         expired
@@ -266,22 +319,20 @@ impl<T> Queue<T> {
 
     /// The first moment at which an item gives up.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        let waiting = self.levels.values().flat_map(|level| &level.entries);
-        waiting
-            .filter(|waiting| waiting.item.is_some())
-            .map(|waiting| waiting.until)
-            .min()
+        let levels = self.levels.values().filter_map(Level::next_expiry);
+        let lines = self.lines.values();
+        let lines = lines.filter_map(|line| line.level.next_expiry());
+        levels.chain(lines).min()
     }
 
     /// Takes out everything.
     pub(crate) fn drain(&mut self) -> Vec<T> {
-        self.len = 0;
-        let levels = std::mem::take(&mut self.levels);
-        levels
-            .into_values()
-            .flat_map(|level| level.entries)
-            .filter_map(|waiting| waiting.item)
-            .collect()
+        (self.len, self.lined) = (0, 0);
+        let levels = std::mem::take(&mut self.levels).into_values();
+        let lines = std::mem::take(&mut self.lines).into_values();
+        let levels = levels.chain(lines.map(|line| line.level));
+        let waiting = levels.flat_map(|level| level.entries);
+        waiting.filter_map(|waiting| waiting.item).collect()
     }
 }
 
@@ -295,23 +346,100 @@ impl<T> Default for Level<T> {
     }
 }
 
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self {
+            level: Level::default(),
+            had_turn: false,
+        }
+    }
+}
+
 impl<T> Level<T> {
-    fn pop_oldest(&mut self) -> Option<(Instant, T)> {
+    /// No hole is left at an end.
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.entries.front().map(|waiting| waiting.ticket.since)
+    }
+
+    fn insert(&mut self, ticket: Ticket, item: T) {
+        let is_last = |last: &Waiting<T>| last.ticket.seq < ticket.seq;
+        let place = if self.entries.back().is_none_or(is_last) {
+            self.entries.len()
+        } else {
+            self.entries
+                .partition_point(|waiting| waiting.ticket.seq < ticket.seq)
+        };
+        self.left += usize::from(ticket.has_left);
+        let item = Some(item);
+        self.entries.insert(place, Waiting { ticket, item });
+    }
+
+    fn find(&mut self, seq: u64) -> Option<&mut Waiting<T>> {
+        let place = self
+            .entries
+            .binary_search_by_key(&seq, |waiting| waiting.ticket.seq);
+        self.entries.get_mut(place.ok()?)
+    }
+
+    fn leave(&mut self, seq: u64) -> bool {
+        let waiting = self.find(seq);
+        let Some(waiting) = waiting.filter(|it| it.item.is_some() && !it.ticket.has_left) else {
+            return false;
+        };
+        waiting.ticket.has_left = true;
+        self.left += 1;
+        true
+    }
+
+    fn forget(&mut self, seq: u64) -> Option<T> {
+        let waiting = self.find(seq)?;
+        let item = waiting.item.take()?;
+        self.left -= usize::from(waiting.ticket.has_left);
+        self.holes += 1;
+        self.drop_holes();
+        Some(item)
+    }
+
+    fn expire(&mut self, now: Instant, expired: &mut Vec<T>) {
+        let before = expired.len();
+        let (entries, left) = (&mut self.entries, &mut self.left);
+        let over = entries
+            .iter_mut()
+            .filter(|waiting| waiting.ticket.until <= now);
+        expired.extend(over.filter_map(|waiting| {
+            let item = waiting.item.take()?;
+            *left -= usize::from(waiting.ticket.has_left);
+            Some(item)
+        }));
+        self.holes += expired.len() - before;
+        self.drop_holes();
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        let waiting = self.entries.iter().filter(|waiting| waiting.item.is_some());
+        waiting.map(|waiting| waiting.ticket.until).min()
+    }
+
+    fn pop_oldest(&mut self) -> Option<(Ticket, T)> {
         let popped = self.entries.pop_front();
         self.taken(popped)
     }
 
-    fn pop_newest(&mut self) -> Option<(Instant, T)> {
+    fn pop_newest(&mut self) -> Option<(Ticket, T)> {
         let popped = self.entries.pop_back();
         self.taken(popped)
     }
 
     /// What was popped is no hole, because none is left at an end.
-    fn taken(&mut self, popped: Option<Waiting<T>>) -> Option<(Instant, T)> {
+    fn taken(&mut self, popped: Option<Waiting<T>>) -> Option<(Ticket, T)> {
         self.drop_holes();
         let waiting = popped?;
-        self.left -= usize::from(waiting.has_left);
-        Some((waiting.until, waiting.item?))
+        self.left -= usize::from(waiting.ticket.has_left);
+        Some((waiting.ticket, waiting.item?))
     }
 
     /// Without this a queue whose calls all leave would only grow.
@@ -353,6 +481,7 @@ mod tests {
             since: after(0),
             until: after(until),
             has_left: false,
+            affinity: None,
         }
     }
 
@@ -424,16 +553,38 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_for_one_worker_and_takes_turns_with_what_is_for_all() {
+        let mut queue = Queue::new(2, TIMEOUT);
+        for seq in 0..4 {
+            queue.push_in_line(Some(7), ticket(10, seq, seq + 1), seq);
+        }
+        queue.push_in_line(None, ticket(10, 4, 9), 4);
+        for seq in 5..7 {
+            assert_eq!(queue.push(ticket(10, seq, 9), seq), Pushed::Waits);
+        }
+        assert_eq!(queue.push(ticket(10, 7, 9), 7), Pushed::Full(7));
+        assert!(queue.has_line(7) && !queue.has_line(8));
+        let next = |queue: &mut Queue<u64>, slot| Some(queue.pop_for(slot, after(0))?.1);
+        assert_eq!(next(&mut queue, 7), Some(0));
+        assert_eq!(next(&mut queue, 7), Some(5));
+        assert_eq!(next(&mut queue, 8), Some(4), "for the first that comes");
+        assert_eq!(next(&mut queue, 8), Some(6));
+        assert_eq!((next(&mut queue, 8), queue.len()), (None, 3));
+        assert_eq!(queue.expire(after(2)), [1]);
+        assert_eq!(queue.next_expiry(), Some(after(3)));
+        assert_eq!(queue.forget(10, 2), Some(2));
+        let line = queue.take_line(7);
+        assert_eq!(line.len(), 1);
+        assert_eq!((line[0].0.seq, line[0].1, queue.len()), (3, 3, 0));
+    }
+
+    #[test]
     fn an_item_that_comes_back_returns_to_its_place() {
         let mut queue = Queue::new(10, TIMEOUT);
         for seq in [1, 2, 3] {
             queue.push(ticket(10, seq, 1), seq);
         }
-        let (until, first) = queue.pop(after(0)).unwrap();
-        let back = Ticket {
-            until,
-            ..ticket(10, 1, 1)
-        };
+        let (back, first) = queue.pop(after(0)).unwrap();
         assert_eq!(queue.push(back, first), Pushed::Waits);
         assert_eq!(queue.pop(after(0)).unwrap().1, 1);
     }

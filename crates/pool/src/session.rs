@@ -81,7 +81,11 @@ pub async fn run<P: Peer>(mut peer: P) {
                     peer.reclaim();
                     peer.next(Instant::now())
                 }
-                Served::Broken => break,
+                Served::Broken => {
+                    // Calls that are for it alone go elsewhere, however long it takes to end.
+                    peer.slot_handle().close();
+                    break;
+                }
                 Served::Ended => return peer.leave(),
             },
             Next::Wait => match peer.idle().await {

@@ -15,7 +15,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use pronghorn_base::BoxFuture;
 use pronghorn_base::Timer;
-use pronghorn_pool::{Answer, CallError, Piece, Pieces, Refused, Reply, ReplyBody, SpoolFile};
+use pronghorn_pool::{
+    Affinity, Answer, CallError, Piece, Pieces, Refused, Reply, ReplyBody, SpoolFile,
+};
 use pronghorn_serve::{ClientStream, StreamHandler};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::TcpEvent;
@@ -73,6 +75,8 @@ pub(crate) struct Connection {
     state: Bytes,
     /// A worker knows of it, and is told of its end.
     is_known: bool,
+    /// Keeps its calls on one worker.
+    affinity: Option<Affinity>,
     timer: Timer,
 }
 
@@ -102,6 +106,7 @@ impl Connection {
             active: Instant::now(),
             state: Bytes::new(),
             is_known: false,
+            affinity: dialogue.affinity.then(|| server.affinity()),
             timer: Timer::default(),
             client,
             server,
@@ -120,7 +125,7 @@ impl Connection {
         self.client.keeps(0);
         let told = self.is_known.then(|| {
             let closed = self.call(TcpEvent::Closed, Bytes::new());
-            tell_end(self.server.clone(), closed)
+            tell_end(self.server.clone(), closed, self.affinity.take())
         });
         let part = async {
             if end.is_orderly() {
@@ -255,11 +260,12 @@ impl Connection {
     /// Has a worker answer, and sends its answer.
     async fn ask(&mut self, event: TcpEvent, body: Bytes) -> Result<(), End> {
         let server = self.server.clone();
-        let permit = timeout(self.dialogue.patience, server.calls.acquire()).await;
-        let Ok(Ok(permit)) = permit else {
+        let affinity = self.affinity.as_ref();
+        let place = timeout(self.dialogue.patience, server.place(affinity)).await;
+        let Ok(place) = place else {
             return Err(End::Failed(Refused::WaitedTooLong.into()));
         };
-        let mut pending = server.call(self.call(event, body));
+        let mut pending = server.call(self.call(event, body), affinity);
         let mut ordered = None;
         let answer = loop {
             let (client, told) = (&self.client, &self.registered.entry.told);
@@ -292,7 +298,7 @@ impl Connection {
                 }
             }
         };
-        drop(permit);
+        drop(place);
         if event == TcpEvent::Data || answer.is_ok() {
             self.is_known |= !matches!(answer, Err(CallError::Refused(_) | CallError::NotBegun));
         }
@@ -457,13 +463,11 @@ impl Connection {
 }
 
 /// Tells a worker that a connection has ended. Its answer is of no importance.
-async fn tell_end(server: Arc<Server>, closed: Arc<TcpCall>) {
+async fn tell_end(server: Arc<Server>, closed: Arc<TcpCall>, affinity: Option<Affinity>) {
     let connection = closed.connection.clone();
     let told = async {
-        let Ok(_permit) = server.calls.acquire().await else {
-            return Ok(());
-        };
-        let mut pending = server.call(closed);
+        let _place = server.place(affinity.as_ref()).await;
+        let mut pending = server.call(closed, affinity.as_ref());
         pending.answer().await.map(|_| ())
     };
     let why = match timeout(UNTIL_TOLD, told).await {

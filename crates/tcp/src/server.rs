@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use pronghorn_base::LogThrottle;
-use pronghorn_pool::{Pending, Pool, Terms};
-use tokio::sync::Semaphore;
+use pronghorn_pool::{Affinity, Pending, Pool, Terms};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::call::TcpCall;
@@ -51,10 +51,29 @@ impl Server {
         }
     }
 
-    /// Has a worker answer.
-    pub(crate) fn call(&self, call: Arc<TcpCall>) -> Pending {
+    /// Has a worker answer: the one of the connection, if it has one of its own.
+    pub(crate) fn call(&self, call: Arc<TcpCall>, affinity: Option<&Affinity>) -> Pending {
         let now = Instant::now();
-        self.pool.call(call, Terms::default(), now, now)
+        let terms = Terms {
+            affinity: affinity.map(Affinity::id),
+            ..Terms::default()
+        };
+        self.pool.call(call, terms, now, now)
+    }
+
+    /// A place for a call in the queue of the pool. A connection with a worker of its own needs
+    /// none: only that worker's connections are in its line, each once, and they do not keep others
+    /// from theirs.
+    pub(crate) async fn place(&self, affinity: Option<&Affinity>) -> Option<SemaphorePermit<'_>> {
+        if affinity.is_some() {
+            return None;
+        }
+        self.calls.acquire().await.ok() // it is never closed
+    }
+
+    /// Keeps the calls of a connection on one worker.
+    pub(crate) fn affinity(&self) -> Affinity {
+        self.pool.affinity()
     }
 
     /// The settings of a connection that begins now.

@@ -87,6 +87,8 @@ pub struct Dialogue {
     pub write_timeout: Duration,
     /// How long a message waits for a worker.
     pub patience: Duration,
+    /// A connection has one worker.
+    pub affinity: bool,
 }
 
 /// The answer to a client that connects.
@@ -306,6 +308,16 @@ impl ServerSettings {
                 .range(WAIT)
                 .default(WRITE_TIMEOUT),
             patience: Duration::ZERO, // the pool's is read later
+            affinity: t
+                .key(
+                    "affinity",
+                    "Whether all messages of a connection go to one worker, for as long as that \
+                     takes calls: the one that has the fewest connections when the first message \
+                     comes. Otherwise each message goes to whichever worker is free.",
+                )
+                .ours()
+                .live()
+                .default(false),
         };
         let is_unix = matches!(listen, Some(At(Listen::Unix(_))));
         let tls = t.optional_section_with(

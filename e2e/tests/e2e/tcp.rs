@@ -1,5 +1,6 @@
 //! TCP servers whose messages PHP workers answer.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -647,6 +648,136 @@ fn many_clients_that_come_and_leave_at_once_are_all_told_of_once() {
             let count = seen.iter().filter(|it| it.starts_with(event)).count();
             assert_eq!(count, times * MANY, "{event} over {transport}");
         }
+        server.stop();
+    }
+}
+
+const AFFINE: &str = "a: {addr: 'tcp://127.0.0.1:0', affinity: true}";
+
+/// Over pipes and over the ring.
+#[test]
+fn with_affinity_a_connection_has_one_worker_and_each_worker_as_many() {
+    const EACH: usize = 10;
+    for transport in ["relay", "ring"] {
+        let server = ours(&format!("num_workers: 3, transport: {transport}"), AFFINE);
+        let place = address(&server, "a");
+        let mut clients: Vec<_> = (0..3 * EACH).map(|_| Client::at(place)).collect();
+        let pids: Vec<_> = clients.iter_mut().map(|it| it.ask("pid")).collect();
+        for _ in 0..3 {
+            for client in &mut clients {
+                client.send("pid\r\n");
+            }
+            let again: Vec<_> = clients.iter_mut().map(Client::line).collect();
+            for (pid, again) in pids.iter().zip(&again) {
+                assert_eq!(again.trim_end(), pid, "over {transport}");
+            }
+        }
+        let mut counts = BTreeMap::<_, usize>::new();
+        for pid in &pids {
+            *counts.entry(pid).or_default() += 1;
+        }
+        assert!(
+            counts.values().eq(&[EACH; 3]),
+            "{counts:?} over {transport}"
+        );
+        server.stop();
+    }
+}
+
+#[test]
+fn with_affinity_a_slow_worker_holds_up_its_own_connections_alone() {
+    let server = ours("num_workers: 2, max_queue_size: 1", AFFINE);
+    let place = address(&server, "a");
+    let mut clients: Vec<_> = (0..8).map(|_| Client::at(place)).collect();
+    let pids: Vec<_> = clients.iter_mut().map(|it| it.ask("pid")).collect();
+    let (mut same, mut others): (Vec<_>, Vec<_>) = clients
+        .into_iter()
+        .zip(&pids)
+        .partition(|(_, pid)| **pid == pids[0]);
+    assert_eq!((same.len(), others.len()), (4, 4));
+    // Paused, so that it does not answer however slow the machine is.
+    let stopped = rustix::process::Pid::from_raw(pids[0].parse().unwrap()).unwrap();
+    rustix::process::kill_process(stopped, Signal::STOP).unwrap();
+    for (client, _) in &mut same {
+        client.send("pid\r\n");
+    }
+    for (client, pid) in &mut others {
+        assert_eq!(&client.ask("pid"), *pid);
+    }
+    rustix::process::kill_process(stopped, Signal::CONT).unwrap();
+    for (client, pid) in &mut same {
+        assert_eq!(
+            client.line().trim_end(),
+            **pid,
+            "more than wait in the queue"
+        );
+    }
+    server.stop();
+}
+
+/// Killed, reloaded, and worn under load.
+#[test]
+fn with_affinity_a_connection_goes_on_when_its_worker_is_replaced() {
+    let server = ours("num_workers: 2", AFFINE);
+    let place = address(&server, "a");
+    let mut clients: Vec<_> = (0..6).map(|_| Client::at(place)).collect();
+    let ask = |clients: &mut [Client]| -> Vec<String> {
+        clients.iter_mut().map(|it| it.ask("pid")).collect()
+    };
+    let first = ask(&mut clients);
+    let killed = rustix::process::Pid::from_raw(first[0].parse().unwrap()).unwrap();
+    rustix::process::kill_process(killed, Signal::KILL).unwrap();
+    server.logged(&["worker died"]);
+    let second = ask(&mut clients);
+    for (before, after) in first.iter().zip(&second) {
+        assert_eq!(before == after, *before != first[0], "{first:?} {second:?}");
+    }
+    assert_eq!(ask(&mut clients), second);
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    let third = ask(&mut clients);
+    assert!(third.iter().all(|pid| !second.contains(pid)), "{third:?}");
+    assert_eq!(ask(&mut clients), third);
+    // The state has come along, and nobody was greeted again or told of an end.
+    let context = clients[0].ask("context");
+    assert!(context.contains(r#""state":{"messages":6}"#), "{context}");
+    let seen = events(&server, "a", 37);
+    let connected = seen.iter().filter(|it| *it == "CONNECTED").count();
+    assert_eq!((connected, seen.len()), (6, 37), "{seen:?}");
+    server.stop();
+}
+
+#[test]
+fn with_affinity_workers_that_wear_out_under_load_lose_no_message() {
+    const CLIENTS: usize = 8;
+    /// In which a client has its third worker, however long one takes to boot.
+    const MOST: usize = 100_000;
+    for transport in ["relay", "ring"] {
+        let pool = format!("num_workers: 2, max_jobs: 20, transport: {transport}");
+        let server = ours(&pool, AFFINE);
+        let place = address(&server, "a");
+        let clients = (0..CLIENTS).map(|_| {
+            std::thread::spawn(move || {
+                let mut client = Client::at(place);
+                let (mut workers, mut asked) = (Vec::new(), 0);
+                while workers.len() < 3 && asked < MOST {
+                    let pid = client.ask("pid");
+                    asked += 1;
+                    if workers.last() != Some(&pid) {
+                        assert!(!workers.contains(&pid), "it comes back: {workers:?}");
+                        workers.push(pid);
+                    }
+                }
+                assert_eq!(workers.len(), 3, "workers wear out");
+                asked
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        let clients = clients.into_iter();
+        let asked = clients.map(|it| it.join().expect("each message is answered"));
+        let expected = asked.sum::<usize>() + 2 * CLIENTS;
+        let seen = events(&server, "a", expected);
+        assert_eq!(seen.len(), expected, "over {transport}");
         server.stop();
     }
 }

@@ -412,6 +412,7 @@ fn read_terms(t: &mut Table<'_>) -> Terms {
             )
             .range(SHORTEST..=LONGEST)
             .optional(),
+        affinity: None,
     }
 }
 

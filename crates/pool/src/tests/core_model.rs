@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
+use crate::affinity::AffinityId;
 use crate::call::Refused;
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
 use crate::queue::Ticket;
@@ -15,10 +16,16 @@ const LIMIT: usize = 5;
 const WAIT: u64 = 10;
 const MOST_AHEAD: usize = 2;
 const PROCESSORS: usize = 2;
+/// Origins of calls that belong to one worker.
+const ORIGINS: usize = 6;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Call,
+    /// Of one that has a worker of its own, unless it has a call already.
+    CallOf(usize),
+    /// An origin ends, and another one begins.
+    Leave(usize),
     /// With what the worker may have ahead from then on.
     Finish(usize, PrefetchLimits),
     /// It has answered, and may have so many until it is done.
@@ -45,7 +52,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     );
     let which_may_have = (any, prefetch);
     let step = prop_oneof![
-        8 => Just(Step::Call),
+        5 => Just(Step::Call),
+        5 => any.prop_map(Step::CallOf),
+        1 => any.prop_map(Step::Leave),
         6 => which_may_have.clone().prop_map(|(which, prefetch)| Step::Finish(which, prefetch)),
         2 => which_may_have.prop_map(|(which, prefetch)| Step::WindDown(which, prefetch)),
         1 => any.prop_map(Step::TakeBack),
@@ -62,6 +71,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 type Call = u64;
 
+/// An origin of calls.
+#[derive(Debug)]
+struct Origin {
+    id: AffinityId,
+    call: Option<Call>,
+    /// The slot of its worker, which has taken calls ever since.
+    worker: Option<SlotId>,
+}
+
 /// The pool's outside: which worker has which call, who waits, what became of the others.
 struct World {
     core: Core<Call, SlotId>,
@@ -72,6 +90,7 @@ struct World {
     /// What they may have.
     prefetch: BTreeMap<SlotId, PrefetchLimits>,
     waiting: BTreeSet<Call>,
+    origins: Vec<Origin>,
     ended: BTreeSet<Call>,
     next: Call,
     stopped: bool,
@@ -79,12 +98,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        let mut core = Core::new(LIMIT, Duration::from_secs(WAIT), PROCESSORS);
+        assert_eq!([(); SLOTS].map(|()| core.add_slot()), [0, 1, 2, 3]);
+        let origin = |_| Origin {
+            id: core.add_affinity(),
+            call: None,
+            worker: None,
+        };
         Self {
-            core: {
-                let mut core = Core::new(LIMIT, Duration::from_secs(WAIT), PROCESSORS);
-                assert_eq!([(); SLOTS].map(|()| core.add_slot()), [0, 1, 2, 3]);
-                core
-            },
+            origins: (0..ORIGINS).map(origin).collect(),
+            core,
             now: Instant::now(),
             working: BTreeMap::new(),
             ahead: BTreeMap::new(),
@@ -98,6 +121,61 @@ impl World {
 
     fn end(&mut self, call: Call) {
         assert!(self.ended.insert(call), "call {call} ended twice");
+        if let Some(origin) = self.origin(call) {
+            self.origins[origin].call = None;
+        }
+    }
+
+    /// Whose call it is, if it is for one worker.
+    fn origin(&self, call: Call) -> Option<usize> {
+        self.origins.iter().position(|it| it.call == Some(call))
+    }
+
+    /// The worker that the call of an origin is to have: its own, or the one with the fewest.
+    fn worker_of(&self, origin: usize) -> Option<SlotId> {
+        let has = self.origins[origin].worker;
+        has.or_else(|| {
+            let at_work = (0..SLOTS).filter(|slot| self.takes_calls(*slot));
+            at_work.min_by_key(|slot| {
+                let of = self.origins.iter().filter(|it| it.worker == Some(*slot));
+                (of.count(), self.core.state(*slot) == SlotState::Busy)
+            })
+        })
+    }
+
+    fn takes_calls(&self, slot: SlotId) -> bool {
+        matches!(self.core.state(slot), SlotState::Ready | SlotState::Busy)
+    }
+
+    /// A worker has taken a call, which is for it or for any.
+    fn taken(&mut self, slot: SlotId, call: Call) {
+        if let Some(origin) = self.origin(call) {
+            let worker = self.origins[origin].worker.get_or_insert(slot);
+            assert_eq!(*worker, slot, "call {call} is another worker's");
+        }
+    }
+
+    /// A worker takes no more calls: those that waited for it alone have moved.
+    fn moved(&mut self, slot: SlotId, moved: Vec<(SlotId, Call)>) {
+        let mut running: BTreeMap<_, _> = moved.into_iter().map(|(to, call)| (call, to)).collect();
+        for origin in &mut self.origins {
+            if origin.worker != Some(slot) {
+                continue;
+            }
+            origin.worker = None;
+            let Some(call) = origin.call.filter(|call| self.waiting.contains(call)) else {
+                continue;
+            };
+            // It has a place in the line of another one, or is with that already.
+            origin.worker = self.core.worker_at_work(origin.id);
+            assert_ne!(origin.worker, Some(slot), "it takes no more calls");
+            if let Some(to) = running.remove(&call) {
+                assert_eq!(origin.worker, Some(to));
+                self.waiting.remove(&call);
+                assert!(self.working.insert(to, call).is_none());
+            }
+        }
+        assert!(running.is_empty(), "{running:?} did not wait for {slot}");
     }
 
     /// How many workers are busy with quick calls.
@@ -121,14 +199,25 @@ impl World {
             since: self.now,
             until: self.now + Duration::from_secs(WAIT),
             has_left: false,
+            affinity: self.origin(seq).map(|origin| self.origins[origin].id),
         }
     }
 
     fn admit(&mut self, call: Call, may_be_ahead: bool) {
         let idle = self.states().any(|state| state == SlotState::Ready);
-        match self.core.admit(call, self.ticket(call), may_be_ahead) {
+        let origin = self.origin(call);
+        let worker = origin.and_then(|origin| self.worker_of(origin));
+        let is_ready = worker.is_some_and(|it| self.core.state(it) == SlotState::Ready);
+        let admitted = self.core.admit(call, self.ticket(call), may_be_ahead);
+        if let Some(origin) = origin
+            && !self.stopped
+        {
+            self.origins[origin].worker = worker;
+        }
+        match admitted {
             Admitted::Run(worker, given) => {
                 assert_eq!(given, call);
+                self.taken(worker, call);
                 if let Some(before) = self.working.insert(worker, call) {
                     assert!(may_be_ahead, "worker {worker} got a second call");
                     let has = self.ahead.get(&worker).map_or(0, VecDeque::len);
@@ -137,18 +226,23 @@ impl World {
                     let when_cpus_busy =
                         has < prefetch.when_cpus_busy && self.quick() >= PROCESSORS;
                     assert!(
-                        before_waking_idle || when_cpus_busy || !idle,
+                        origin.is_some() || before_waking_idle || when_cpus_busy || !idle,
                         "a worker was free"
                     );
-                    assert!(self.waiting.is_empty(), "others have waited for longer");
+                    let others = self.waiting.iter();
+                    let mut others = others
+                        .filter(|it| origin.is_none() || self.waits_for(**it) == Some(worker));
+                    assert_eq!(others.next(), None, "others have waited for longer");
                     self.working.insert(worker, before);
                     self.goes_ahead(worker, call);
                 }
             }
             Admitted::Waits(displaced) => {
+                assert!(!is_ready, "its worker was free");
                 assert!(self.waiting.insert(call));
                 if let Some((other, why)) = displaced {
                     assert_eq!(why, Refused::WaitedTooLong, "all have one priority");
+                    assert!(origin.is_none() && self.origin(other).is_none());
                     assert!(self.waiting.remove(&other));
                     self.end(other);
                 }
@@ -156,7 +250,10 @@ impl World {
             Admitted::Refused(given, why) => {
                 assert_eq!(given, call);
                 match why {
-                    Refused::QueueFull => assert_eq!(self.waiting.len(), LIMIT),
+                    Refused::QueueFull => {
+                        assert!(origin.is_none(), "it has a line of its own");
+                        assert_eq!(self.waiting_for_any(), LIMIT);
+                    }
                     Refused::Stopping => assert!(self.stopped),
                     Refused::NoWorker => {
                         assert!(self.states().all(|state| state == SlotState::Failed));
@@ -166,6 +263,16 @@ impl World {
                 self.end(call);
             }
         }
+    }
+
+    /// The worker that alone may have a call.
+    fn waits_for(&self, call: Call) -> Option<SlotId> {
+        self.origins[self.origin(call)?].worker
+    }
+
+    fn waiting_for_any(&self) -> usize {
+        let waiting = self.waiting.iter();
+        waiting.filter(|call| self.origin(**call).is_none()).count()
     }
 
     fn states(&self) -> impl Iterator<Item = SlotState> {
@@ -184,6 +291,7 @@ impl World {
         match freed.next {
             Next::Run(call) => {
                 assert!(self.waiting.remove(&call), "call {call} did not wait");
+                self.taken(slot, call);
                 assert!(self.working.insert(slot, call).is_none());
             }
             Next::Wait
@@ -207,6 +315,7 @@ impl World {
     fn go_ahead(&mut self, slot: SlotId, calls: Vec<Call>) {
         for call in calls {
             assert!(self.waiting.remove(&call), "call {call} did not wait");
+            self.taken(slot, call);
             self.goes_ahead(slot, call);
         }
     }
@@ -217,6 +326,22 @@ impl World {
                 let call = self.next;
                 self.next += 1;
                 self.admit(call, true);
+            }
+            Step::CallOf(which) => {
+                let origin = which % ORIGINS;
+                if self.origins[origin].call.is_none() {
+                    self.origins[origin].call = Some(self.next);
+                    self.step(Step::Call);
+                }
+            }
+            Step::Leave(which) => {
+                let origin = which % ORIGINS;
+                if self.origins[origin].call.is_none() {
+                    self.core.remove_affinity(self.origins[origin].id);
+                    let id = self.core.add_affinity();
+                    let (call, worker) = (None, None);
+                    self.origins[origin] = Origin { id, call, worker };
+                }
             }
             Step::Finish(which, prefetch) => {
                 if let Some((&slot, &call)) = self.working.iter().nth(which % SLOTS) {
@@ -258,7 +383,8 @@ impl World {
                 ];
                 if alive.contains(&self.core.state(slot)) {
                     let lost = self.working.remove(&slot);
-                    self.core.vacate(slot);
+                    let moved = self.core.vacate(slot);
+                    self.moved(slot, moved);
                     self.prefetch.remove(&slot);
                     let ahead = self.ahead.remove(&slot).unwrap_or_default();
                     // As calls that may be repeated: they go to another worker, or are refused.
@@ -288,15 +414,18 @@ impl World {
             Step::Drain(which) => {
                 let slot = which % SLOTS;
                 let before = self.core.state(slot);
-                let asked = self.core.drain(slot).is_some();
+                let drained = self.core.drain(slot);
+                if matches!(before, SlotState::Ready | SlotState::Busy) {
+                    self.moved(slot, drained.moved);
+                }
                 assert_eq!(
-                    asked,
+                    drained.idle.is_some(),
                     before == SlotState::Ready,
                     "only an idle worker is asked at once"
                 );
             }
             Step::Withdraw(which) => {
-                if let Some(&call) = self.waiting.iter().nth(which % LIMIT) {
+                if let Some(&call) = self.waiting.iter().nth(which % (LIMIT + ORIGINS)) {
                     assert_eq!(self.core.withdraw(10, call, false), Some(call));
                     self.waiting.remove(&call);
                     self.end(call);
@@ -330,10 +459,15 @@ impl World {
             .states()
             .filter(|state| *state == SlotState::Ready)
             .count();
-        assert!(
-            ready == 0 || self.waiting.is_empty(),
-            "a call waits while a worker is free"
-        );
+        let free = |slot: SlotId| self.core.state(slot) == SlotState::Ready;
+        for call in &self.waiting {
+            let may_run = self.waits_for(*call).map_or(ready > 0, free);
+            assert!(!may_run, "call {call} waits while its worker is free");
+        }
+        assert!(self.waiting_for_any() <= LIMIT);
+        for origin in &self.origins {
+            assert_eq!(self.core.worker_at_work(origin.id), origin.worker);
+        }
         for slot in 0..SLOTS {
             let busy = matches!(self.core.state(slot), SlotState::Busy | SlotState::Draining);
             assert_eq!(self.working.contains_key(&slot), busy, "slot {slot}");

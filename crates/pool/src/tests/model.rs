@@ -720,6 +720,7 @@ impl Model {
             priority: [1, 10, 10][self.random.usize(..3)],
             deadline: (self.random.u32(..4) == 0).then_some(Duration::from_millis(300)),
             slow: None,
+            affinity: None,
         };
         let payload = Arc::new(Numbered { number, repeatable });
         let now = Instant::now();
