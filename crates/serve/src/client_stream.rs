@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,6 +21,12 @@ pub trait StreamHandler: Send + Sync + 'static {
     /// Takes a connection of which nothing was read yet, or nothing behind what a proxy or TLS has
     /// to say.
     fn serve(self: Arc<Self>, client: ClientStream) -> BoxFuture<'static, ()>;
+
+    /// How long a connection may say nothing at first. A PROXY header has to come within it, where
+    /// it is less than the time of that.
+    fn first_byte_timeout(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The place of a connection among those of its service.

@@ -84,6 +84,10 @@ impl StreamHandler for Server {
     fn serve(self: Arc<Self>, client: ClientStream) -> BoxFuture<'static, ()> {
         Box::pin(Connection::new(client, self).run())
     }
+
+    fn first_byte_timeout(&self) -> Option<Duration> {
+        self.dialogue().first_byte_timeout
+    }
 }
 
 impl Connection {

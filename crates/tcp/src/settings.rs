@@ -281,7 +281,8 @@ impl ServerSettings {
             first_byte_timeout: t
                 .key(
                     "first_byte_timeout",
-                    "Time limit for the first byte of a client.",
+                    "Time limit for the first byte of a client. A PROXY header has to come within \
+                     it, too.",
                 )
                 .ours()
                 .live()

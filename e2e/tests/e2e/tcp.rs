@@ -579,7 +579,9 @@ fn clients_come_by_tls_and_by_a_balancer() {
         &Site::fixture("tcp.php"),
         "num_workers: 1",
         "tls: {addr: 'tcp://127.0.0.1:0', ssl: {cert: localhost.pem, key: localhost.key}}, \
-         behind: {addr: 'tcp://127.0.0.1:0', proxy_protocol: {trusted_proxies: [127.0.0.1]}}",
+         behind: {addr: 'tcp://127.0.0.1:0', proxy_protocol: {trusted_proxies: [127.0.0.1]}}, \
+         hasty: {addr: 'tcp://127.0.0.1:0', first_byte_timeout: 50ms, \
+           proxy_protocol: {trusted_proxies: [127.0.0.1], read_header_timeout: 1m}}",
     );
     certificate(&site, "localhost", &["localhost"]);
     let server = Server::start(site);
@@ -616,6 +618,9 @@ fn clients_come_by_tls_and_by_a_balancer() {
     let mut other = Client::of(&server, "behind");
     other.send("hello\r\n");
     assert_eq!(other.rest(), "");
+    let (rest, took) = time(|| Client::of(&server, "hasty").rest());
+    assert_eq!(rest, "");
+    assert!(took < Duration::from_secs(10), "{took:?}");
     server.stop();
 }
 

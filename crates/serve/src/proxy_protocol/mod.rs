@@ -81,8 +81,15 @@ impl Proxies {
 
     /// Reads the header and nothing behind it. None, after a record, for a connection that has
     /// none.
-    async fn read(&self, socket: &Socket, peer: &Peer, owner: Owner) -> Option<ProxyHeader> {
+    async fn read(
+        &self,
+        socket: &Socket,
+        peer: &Peer,
+        first_byte: Option<Duration>,
+        owner: Owner,
+    ) -> Option<ProxyHeader> {
         let limit = self.settings.timeout;
+        let limit = first_byte.map_or(limit, |first_byte| limit.min(first_byte));
         match timeout(limit, read(socket)).await {
             Ok(Ok(Ok(told))) => return Some(told),
             Ok(Ok(Err(unreadable))) => self.tell(peer, &unreadable, owner),
@@ -125,9 +132,11 @@ pub(crate) async fn serve(
     peer: Arc<Peer>,
     mut entered: Entered,
 ) {
-    let owner = entered.service().owner;
+    let service = entered.service();
+    let (owner, streams) = (service.owner, service.streams.as_ref());
+    let first_byte = streams.and_then(|it| it.first_byte_timeout());
     let told = tokio::select! {
-        told = proxies.read(&socket, &peer, owner) => told,
+        told = proxies.read(&socket, &peer, first_byte, owner) => told,
         () = entered.ended() => None,
     };
     let peer = match told {
@@ -235,7 +244,7 @@ mod tests {
             drop(proxy);
         };
         let peer = peer("127.0.0.1:1");
-        let (told, ()) = tokio::join!(proxies.read(&socket, &peer, Owner::Http), write);
+        let (told, ()) = tokio::join!(proxies.read(&socket, &peer, None, Owner::Http), write);
         let client = "192.0.2.1:12345".parse().unwrap();
         let server = "198.51.100.2:443".parse().unwrap();
         assert_eq!(told, Some(ProxyHeader::Client { client, server }));
@@ -249,7 +258,9 @@ mod tests {
 
     async fn told(ours: UnixStream) -> Option<ProxyHeader> {
         let (proxies, peer) = (proxies(), peer("127.0.0.1:1"));
-        proxies.read(&Socket::Unix(ours), &peer, Owner::Http).await
+        proxies
+            .read(&Socket::Unix(ours), &peer, None, Owner::Http)
+            .await
     }
 
     #[tokio::test(start_paused = true)]
