@@ -93,7 +93,7 @@ impl TcpCall {
         let context = Context {
             remote_addr: &self.connection.remote,
             server: &self.connection.server,
-            uuid: &self.connection.id.to_string(),
+            uuid: &self.connection.uuid,
             event: name(self.event),
             certificate: &self.connection.certificate,
         };
@@ -105,7 +105,7 @@ impl TcpCall {
         let tcp = Tcp {
             event: self.event,
             server: &self.connection.server,
-            connection: &self.connection.id.to_string(),
+            connection: &self.connection.uuid,
             remote: &self.connection.remote,
             tls: self.connection.tls,
             state: &self.state,

@@ -124,7 +124,7 @@ async fn list(connections: Connections, request: ListRequest) -> Result<Listed, 
     all.truncate(MOST_LISTED);
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let shown = all.iter().map(|entry| Shown {
-        uuid: entry.id.to_string(),
+        uuid: entry.uuid.to_string(),
         server: entry.server.to_string(),
         remote_addr: entry.remote.to_string(),
         tls: entry.tls,

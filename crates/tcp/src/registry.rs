@@ -25,6 +25,8 @@ pub(crate) struct Registry(Mutex<HashMap<ConnectionId, Arc<ConnectionEntry>>>);
 #[derive(Debug)]
 pub(crate) struct ConnectionEntry {
     pub(crate) id: ConnectionId,
+    /// The same as text: each message has it.
+    pub(crate) uuid: Box<str>,
     pub(crate) server: Arc<str>,
     pub(crate) remote: Box<str>,
     pub(crate) tls: bool,
@@ -119,8 +121,10 @@ impl ConnectionEntry {
         tls: bool,
         certificate: Box<str>,
     ) -> Self {
+        let id = ConnectionId::random();
         Self {
-            id: ConnectionId::random(),
+            id,
+            uuid: id.to_string().into_boxed_str(),
             server,
             remote,
             tls,
