@@ -44,6 +44,7 @@ mod settings;
 mod source;
 mod stream;
 mod tls;
+mod tls_socket;
 mod upgrade;
 mod uptake;
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use crate::tls::TlsSocket;
+use crate::tls_socket::TlsSocket;
 
 /// A client's connection.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ pub(super) struct Found {
     pub(super) lines: Vec<(&'static str, String)>,
     /// What should be looked at.
     pub(super) warnings: Vec<String>,
-    /// The page of an empty folder.
+    /// The page of an empty directory.
     welcome: Option<Welcome>,
 }
 

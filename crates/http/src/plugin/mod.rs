@@ -79,7 +79,7 @@ pub struct HttpService {
     pub settings: HttpSettings,
     /// What stands before the routes.
     pub around: Around,
-    /// What stands before the pools: behind what a route asks for.
+    /// A handler before the pools: behind what a route asks for.
     pub beside_pools: Around,
 }
 

@@ -5,7 +5,6 @@
 mod certificate;
 mod client;
 mod diagnosis;
-mod socket;
 mod store;
 
 use std::sync::Arc;
@@ -23,8 +22,7 @@ use tokio_rustls::server::TlsStream;
 use crate::client_certificate::ClientCertificate;
 use crate::message::Peer;
 use crate::owner::{Owner, tell};
-
-pub(crate) use socket::TlsSocket;
+use crate::tls_socket::TlsSocket;
 
 pub use certificate::{CertificateError, Pair};
 pub use client::{ClientCertificates, read_authorities};

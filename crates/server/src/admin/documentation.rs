@@ -8,21 +8,21 @@ use pronghorn_http::files::{Files, RootSettings};
 use pronghorn_serve::{Request, Response};
 
 const PREFIX: &str = "/docs";
-/// Where packages put them, from the folder of the program.
-const FOLDER: &str = "../share/pronghorn/site";
+/// Where packages put them, from the directory of the program.
+const SITE: &str = "../share/pronghorn/site";
 
 /// The pages beside this program, if it has any.
 pub(super) fn open() -> Option<Arc<Files>> {
     let program = std::env::current_exe().ok()?;
-    let folder = program.parent()?.join(FOLDER).canonicalize().ok()?;
-    let mut settings = RootSettings::new(folder.clone());
+    let directory = program.parent()?.join(SITE).canonicalize().ok()?;
+    let mut settings = RootSettings::new(directory.clone());
     PREFIX.clone_into(&mut settings.prefix);
     settings.index = vec!["index.html".to_owned()];
     match Files::open(vec![settings]) {
         Ok(files) => Some(Arc::new(files)),
         Err((_, error)) => {
-            let folder = folder.display();
-            tracing::warn!(target: "server", %folder, "the documentation can't be shown: {error}");
+            let directory = directory.display();
+            tracing::warn!(target: "server", %directory, "the documentation can't be shown: {error}");
             None
         }
     }

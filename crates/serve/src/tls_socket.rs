@@ -30,7 +30,7 @@ pub(crate) struct TlsSocket {
 }
 
 impl TlsSocket {
-    pub(super) fn new(stream: TcpStream, asks_for_certificates: bool) -> Self {
+    pub(crate) fn new(stream: TcpStream, asks_for_certificates: bool) -> Self {
         Self {
             stream,
             fruitless: 0,
@@ -46,7 +46,7 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// What came has given some text, or the end of the handshake.
+    /// The bytes so far have given some text, or the end of the handshake.
     pub(crate) fn gave(&mut self) {
         self.fruitless = 0;
         self.most = RECORDS;
