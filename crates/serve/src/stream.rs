@@ -122,14 +122,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => {
-                let before = buffer.filled().len();
-                ready!(Pin::new(&mut *stream).poll_read(cx, buffer))?;
-                if buffer.filled().len() > before {
-                    stream.get_mut().0.gave();
-                }
-                Poll::Ready(Ok(()))
-            }
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }

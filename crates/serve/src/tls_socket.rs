@@ -1,8 +1,7 @@
-//! The socket below TLS, with a limit on what a client sends that comes to nothing.
+//! The socket below TLS, with a limit on what a client sends before the end of the handshake.
 //!
-//! rustls joins the parts of a handshake message, up to 64 KB, before it looks at them, and keeps
-//! them as long as the connection lives. Clients have no use for that much: what they send during a
-//! handshake is short, and after it each record gives some text.
+//! rustls joins the parts of a message, up to 64 KB, before it looks at them. Clients have no use for
+//! that much: their messages are short.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,29 +15,23 @@ use tokio::net::TcpStream;
 const HANDSHAKE: usize = 16 << 10;
 /// The same where clients show certificates: as long as rustls takes them.
 const HANDSHAKE_WITH_CERTIFICATES: usize = 64 << 10;
-/// Bytes after the handshake without a text: the longest record (RFC 8446, section 5.2), and
-/// messages about keys before it.
-const RECORDS: usize = 20 << 10;
-
 /// A socket below TLS.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
     stream: TcpStream,
-    /// Bytes that came and gave no text yet.
-    fruitless: usize,
-    most: usize,
+    /// Bytes that may come until the handshake has ended; `None` after it.
+    left: Option<usize>,
 }
 
 impl TlsSocket {
     pub(crate) fn new(stream: TcpStream, asks_for_certificates: bool) -> Self {
         Self {
             stream,
-            fruitless: 0,
-            most: if asks_for_certificates {
+            left: Some(if asks_for_certificates {
                 HANDSHAKE_WITH_CERTIFICATES
             } else {
                 HANDSHAKE
-            },
+            }),
         }
     }
 
@@ -46,10 +39,9 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// The bytes so far have given some text, or the end of the handshake.
-    pub(crate) fn gave(&mut self) {
-        self.fruitless = 0;
-        self.most = RECORDS;
+    /// The handshake has ended.
+    pub(crate) fn end_handshake(&mut self) {
+        self.left = None;
     }
 }
 
@@ -59,13 +51,15 @@ impl AsyncRead for TlsSocket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.fruitless += buffer.filled().len() - before;
-        if self.fruitless > self.most {
-            let why = "the client sends more of TLS than its messages have";
+        // Looked at before the next read: one may bring the end of a handshake, and more behind it.
+        if self.left == Some(0) {
+            let why = "the client's messages of the handshake are too long";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        self.left = self.left.map(|left| left.saturating_sub(read));
         Poll::Ready(Ok(()))
     }
 }
