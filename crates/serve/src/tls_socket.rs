@@ -1,7 +1,7 @@
 //! The socket below TLS, with a limit on what a client sends before the end of the handshake.
 //!
-//! rustls joins the parts of a message, up to 64 KB, before it looks at them. Clients have no use for
-//! that much: their messages are short.
+//! rustls joins the parts of a message, up to 64 KB, before it looks at them. Clients have no use
+//! for that much: their messages are short.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
