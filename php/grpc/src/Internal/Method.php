@@ -77,29 +77,41 @@ final class Method
         $context = $this->wantsContext ? new Context($call) : null;
         $official = $this->wantsOfficial ? self::official($call) : null;
         try {
-            $arguments = [];
-            foreach ($this->parameters as $kind) {
-                $arguments[] = match ($kind) {
-                    self::MESSAGE => $this->message($call),
-                    self::CONTEXT => $context,
-                    self::OFFICIAL_CONTEXT => $official,
-                    self::STREAM => $this->stream($call),
-                };
-            }
-            $result = ($this->function)(...$arguments);
-            if ($result instanceof \Traversable && !\method_exists($result, 'serializeToString')) {
-                foreach ($result as $message) {
-                    self::send($call, $official, $message);
-                }
-            } else {
-                self::send($call, $official, $result);
-            }
+            $result = ($this->function)(...$this->arguments($call, $context, $official));
+            self::sendAll($call, $official, $result);
             $call->end(0, '', '', self::trailers($context, $official));
         } catch (ClientGone) {
             // Nobody is there who would read a status.
             $call->end(Status::CANCELLED);
         } catch (\Throwable $thrown) {
             self::failed($call, $thrown, self::trailers($context, $official));
+        }
+    }
+
+    /** @return list<mixed> */
+    private function arguments(GrpcCall $call, ?Context $context, ?object $official): array
+    {
+        $arguments = [];
+        foreach ($this->parameters as $kind) {
+            $arguments[] = match ($kind) {
+                self::MESSAGE => $this->message($call),
+                self::CONTEXT => $context,
+                self::OFFICIAL_CONTEXT => $official,
+                self::STREAM => $this->stream($call),
+            };
+        }
+
+        return $arguments;
+    }
+
+    private static function sendAll(GrpcCall $call, ?object $official, mixed $result): void
+    {
+        if ($result instanceof \Traversable && !\method_exists($result, 'serializeToString')) {
+            foreach ($result as $message) {
+                self::send($call, $official, $message);
+            }
+        } else {
+            self::send($call, $official, $result);
         }
     }
 
