@@ -225,9 +225,44 @@ static zval *slot(zend_object *object, uint32_t offset)
 	return value;
 }
 
+/* Adds a name and its value. */
+typedef void pair_function(zend_array *pairs, const char *name, size_t length, zend_string *value);
+static pair_function add_header, set_attribute;
+
+/* One value more under this name. */
+static void add_header(zend_array *headers, const char *name, size_t length, zend_string *value)
+{
+	zend_ulong number;
+	zend_string *key = NULL;
+	zval *values, text;
+	if (ZEND_HANDLE_NUMERIC_STR(name, length, number)) {
+		values = zend_hash_index_lookup(headers, number);
+	} else {
+		key = string_of(name, length);
+		values = zend_hash_lookup(headers, key);
+		zend_string_release(key);
+	}
+	ZVAL_STR(&text, value);
+	if (Z_TYPE_P(values) == IS_NULL) {
+		array_init_size(values, 1);
+		zend_hash_real_init_packed(Z_ARRVAL_P(values));
+	}
+	zend_hash_next_index_insert_new(Z_ARRVAL_P(values), &text);
+}
+
+/* One value for this name: the last one. */
+static void set_attribute(zend_array *attributes, const char *name, size_t length, zend_string *value)
+{
+	zval text;
+	ZVAL_STR(&text, value);
+	zend_symtable_str_update(attributes, name, length, &text);
+}
+
 /* Fields of a table of pairs of lengths, and after it the strings; false where they do not end
  * where they should. */
-static bool read_attributes(zval *into, const unsigned char *table, uint32_t count, const unsigned char *at, const unsigned char *end)
+static bool read_pairs(
+	zval *into, const unsigned char *table, uint32_t count, const unsigned char *at, const unsigned char *end, pair_function *add
+)
 {
 	array_init_size(into, count);
 	for (uint32_t i = 0; i < count; i++) {
@@ -236,9 +271,7 @@ static bool read_attributes(zval *into, const unsigned char *table, uint32_t cou
 			at = NULL;
 			break;
 		}
-		zval text;
-		ZVAL_STR(&text, zend_string_init_fast((const char *) at + name, value));
-		zend_symtable_str_update(Z_ARRVAL_P(into), (const char *) at, name, &text);
+		add(Z_ARRVAL_P(into), (const char *) at, name, zend_string_init_fast((const char *) at + name, value));
 		at += (size_t) name + value;
 	}
 	if (at == end) {
@@ -305,7 +338,7 @@ static bool fill_request(
 	zval *named = slot(request, slots->attributes);
 	if (attributes == 0) {
 		ZVAL_EMPTY_ARRAY(named);
-	} else if (!read_attributes(named, table, attributes, strings + text, end)) {
+	} else if (!read_pairs(named, table, attributes, strings + text, end, set_attribute)) {
 		ZVAL_EMPTY_ARRAY(named);
 		return false;
 	}
@@ -379,42 +412,6 @@ zend_object *native_read_raw(
 	return exchange;
 }
 
-/* One value more under this name. */
-static void add_header(zend_array *headers, const char *name, size_t length, zend_string *value)
-{
-	zend_ulong number;
-	zend_string *key = NULL;
-	zval *values, text;
-	if (ZEND_HANDLE_NUMERIC_STR(name, length, number)) {
-		values = zend_hash_index_lookup(headers, number);
-	} else {
-		key = string_of(name, length);
-		values = zend_hash_lookup(headers, key);
-		zend_string_release(key);
-	}
-	ZVAL_STR(&text, value);
-	if (Z_TYPE_P(values) == IS_NULL) {
-		array_init_size(values, 1);
-		zend_hash_real_init_packed(Z_ARRVAL_P(values));
-	}
-	zend_hash_next_index_insert_new(Z_ARRVAL_P(values), &text);
-}
-
-/* As read_attributes, but a name may come again. */
-static bool read_metadata(zval *into, const unsigned char *table, uint32_t count, const unsigned char *at, const unsigned char *end)
-{
-	array_init_size(into, count);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t name = read_u32(table + 8 * (size_t) i), value = read_u32(table + 8 * (size_t) i + 4);
-		if (name > (size_t) (end - at) || value > (size_t) (end - at) - name) {
-			return false;
-		}
-		add_header(Z_ARRVAL_P(into), (const char *) at, name, zend_string_init_fast((const char *) at + name, value));
-		at += (size_t) name + value;
-	}
-	return at == end;
-}
-
 zend_object *native_read_grpc(
 	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
 )
@@ -435,8 +432,7 @@ zend_object *native_read_grpc(
 	}
 	const unsigned char *strings = table + 8 * (size_t) envelope->small;
 	zval metadata;
-	if (!read_metadata(&metadata, table, envelope->small, strings + service + method, end)) {
-		zval_ptr_dtor(&metadata);
+	if (!read_pairs(&metadata, table, envelope->small, strings + service + method, end, add_header)) {
 		return NULL;
 	}
 	zend_object *exchange = exchange_of(slots, empty, context, envelope);
