@@ -348,7 +348,6 @@ pub(crate) struct Cache {
 pub(crate) enum CacheCommand {
     /// Print the value of a key; a value that PHP has serialised is shown as text
     Get {
-        #[arg(value_name = "STORAGE")]
         storage: String,
         key: String,
         /// Print the stored bytes
@@ -357,14 +356,12 @@ pub(crate) enum CacheCommand {
     },
     /// Delete keys
     Delete {
-        #[arg(value_name = "STORAGE")]
         storage: String,
         #[arg(required = true)]
         keys: Vec<String>,
     },
     /// Delete all entries of a storage
     Clear {
-        #[arg(value_name = "STORAGE")]
         storage: String,
         /// Only entries whose keys begin with this; only for storages in memory
         #[arg(long)]
@@ -406,10 +403,7 @@ pub(crate) enum JobsCommand {
     /// Print each job when it ends, until a signal arrives
     Tail(OfPipeline),
     /// List the waiting, delayed and running jobs of a pipeline
-    List {
-        #[arg(value_name = "PIPELINE")]
-        pipeline: String,
-    },
+    List { pipeline: String },
     /// List dead letters, which are jobs that were given up, newest first
     Dead(OfPipeline),
     /// List unfinished batches
@@ -419,7 +413,7 @@ pub(crate) enum JobsCommand {
         /// The job's ID
         id: String,
         /// The job's pipeline, if jobs of several pipelines have the ID
-        #[arg(long, value_name = "PIPELINE")]
+        #[arg(long)]
         pipeline: Option<String>,
     },
     /// Run dead letters again, as if they had never run
@@ -436,15 +430,9 @@ pub(crate) enum JobsCommand {
         pipeline: Option<String>,
     },
     /// Remove all waiting and delayed jobs of a pipeline; running jobs continue
-    Clear {
-        #[arg(value_name = "PIPELINE")]
-        pipeline: String,
-    },
+    Clear { pipeline: String },
     /// Print the jobs of a pipeline, one line of JSON for each; pause the pipeline first
-    Export {
-        #[arg(value_name = "PIPELINE")]
-        pipeline: String,
-    },
+    Export { pipeline: String },
     /// Push jobs from the output of `export` on standard input
     Import,
     /// Pause pipelines; they accept jobs, but give none to workers
@@ -468,7 +456,7 @@ pub(crate) struct OfPipeline {
     #[arg(value_name = "PIPELINE")]
     first: Option<String>,
     /// Only this pipeline, as an option; the same as for `retry` and `discard`
-    #[arg(long, value_name = "PIPELINE")]
+    #[arg(long)]
     pipeline: Option<String>,
 }
 
@@ -485,7 +473,7 @@ pub(crate) struct Letters {
     /// IDs of jobs
     pub(crate) ids: Vec<String>,
     /// Dead letters of this pipeline; all of it without IDs
-    #[arg(long, value_name = "PIPELINE")]
+    #[arg(long)]
     pub(crate) pipeline: Option<String>,
 }
 

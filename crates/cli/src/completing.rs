@@ -1,5 +1,5 @@
-//! What a shell completes that the definition of the command line does not know: keys, names in the
-//! configuration, PHP files. The shell asks this program for it, by a variable.
+//! Completion of what the definition of the command line does not know: keys, names in the
+//! configuration, PHP files. A shell asks this program for it, by a variable.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ pub(crate) fn answer(definition: fn() -> Command) -> bool {
         .unwrap_or(true)
 }
 
-/// Names that an argument takes, by the name of its value: where the configuration has them.
+/// The sections that have the names for an argument, by the name of its value.
 const NAMES: [(&str, &str); 4] = [
     ("PIPELINE", "jobs.pipelines."),
     ("PROGRAM", "service."),
@@ -52,8 +52,10 @@ pub(crate) fn with_completions(command: Command) -> Command {
 /// Completes names of the configuration in a command and those below it.
 fn named(command: Command) -> Command {
     let command = command.mut_args(|argument| {
-        let value = argument.get_value_names().and_then(<[_]>::first);
-        let value = value.map_or("", |name| name.as_str());
+        // The name that help shows: without one of its own, that of the argument.
+        let named = argument.get_value_names().and_then(<[_]>::first);
+        let value = named.map_or_else(|| argument.get_id().as_str(), |name| name.as_str());
+        let value = value.to_ascii_uppercase();
         if value == "POOL" {
             return argument.add(ArgValueCompleter::new(pools));
         }
@@ -85,7 +87,7 @@ fn keys(begun: &OsStr) -> Vec<CompletionCandidate> {
     beginning(begun, plain.map(|path| format!("{path}=")))
 }
 
-/// Those of the configuration.
+/// The pools of the configuration.
 fn pools(begun: &OsStr) -> Vec<CompletionCandidate> {
     let services = Services::default();
     let Ok(settings) = resolved(&services).into_settings() else {
