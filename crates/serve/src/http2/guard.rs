@@ -137,7 +137,7 @@ impl Signs {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// How much memory the client's blocks of fields keep.
+    /// Bytes that `h2` keeps of the client's blocks of fields.
     pub(super) fn pinned(&self) -> usize {
         self.pinned.load(Ordering::Relaxed)
     }
@@ -258,6 +258,13 @@ impl Signs {
     }
 }
 
+/// Says how many of these bytes may pass, and notes what `h2` keeps of blocks of fields.
+fn judge(inlet: &mut Inlet, signs: &Signs, bytes: &[u8]) -> (usize, Stop) {
+    let judged = inlet.take(bytes);
+    signs.pinned.store(inlet.pinned(), Ordering::Relaxed);
+    judged
+}
+
 impl Guard {
     /// `received` was read before it was known that this is HTTP/2.
     pub(super) fn new(
@@ -296,10 +303,7 @@ impl Guard {
     /// Makes ready what is held and can be judged.
     fn settle(&mut self) {
         while !self.held.is_empty() {
-            let (passed, stop) = self.inlet.take(&self.held);
-            self.signs
-                .pinned
-                .store(self.inlet.pinned(), Ordering::Relaxed);
+            let (passed, stop) = judge(&mut self.inlet, &self.signs, &self.held);
             self.ready.extend_from_slice(&self.held[..passed]);
             self.held.advance(passed);
             match stop {
@@ -338,10 +342,7 @@ impl Guard {
             .fetch_add(read.len() as u64, Ordering::Relaxed);
         let counted = self.frames.take(read);
         self.note_flood(counted);
-        let (passed, stop) = self.inlet.take(read);
-        self.signs
-            .pinned
-            .store(self.inlet.pinned(), Ordering::Relaxed);
+        let (passed, stop) = judge(&mut self.inlet, &self.signs, read);
         if passed == read.len() {
             return Poll::Ready(Ok(true));
         }

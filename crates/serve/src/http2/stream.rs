@@ -293,13 +293,12 @@ impl Stream {
             } else {
                 reader.read_at_most(1); // a file may come now
             }
-            let reader_is_news = reader.is_news();
+            let silent = reader.is_news().then(|| shared.silent());
             let next = poll_fn(|cx| match reader.poll_next(cx) {
                 Poll::Ready(next) => Poll::Ready(Ok(next)),
                 // A stream may be silent for hours.
                 Poll::Pending => out.poll_reset(cx).map(|_| Err(Cut)),
             });
-            let silent = reader_is_news.then(|| shared.silent());
             let next = next.await;
             drop(silent);
             if reading > 0 {

@@ -216,7 +216,7 @@ struct TableEntry {
     value_len: u16,
     /// The fault that it has as a whole.
     fault: Option<Fault>,
-    /// Bytes that stay in memory as long as this is kept.
+    /// Bytes that stay in memory as long as this is kept: 0 until its block has been looked at.
     pinned: u32,
 }
 
@@ -344,8 +344,6 @@ pub(super) struct Blocks {
     text: Vec<u8>,
     /// Bytes that the entries of the table keep in memory.
     pinned: usize,
-    /// Whether the newest entry came with the block that was judged last.
-    has_new: bool,
 }
 
 impl Blocks {
@@ -353,7 +351,6 @@ impl Blocks {
     pub(super) fn judge(&mut self, block: &[u8], most: Most) -> Judged {
         let mut patches = Vec::new();
         let mut found = None;
-        self.has_new = false;
         let walked = self.walk(block, most, |fault, patch| {
             // A malformed block is that, however long it is.
             if matches!(found, None | Some(Fault::TooMany)) {
@@ -376,13 +373,15 @@ impl Blocks {
     /// bytes keeps all that was read beside it. As entries go in their order, the newest one of a
     /// block stands for all. False where the table keeps nothing of this block.
     pub(super) fn pin(&mut self, bytes: usize) -> bool {
-        let newest = self.table.front_mut().filter(|_| self.has_new);
+        // A block before this one has given a number to the newest of its own.
+        let newest = self.table.front_mut().filter(|entry| entry.pinned == 0);
+        let is_kept = newest.is_some();
         if let Some(entry) = newest {
             let pinned = bytes.saturating_mul(GROWN).min(BUFFER);
             entry.pinned = u32::try_from(pinned).unwrap_or(u32::MAX);
             self.pinned += entry.pinned as usize;
         }
-        self.has_new
+        is_kept
     }
 
     /// Bytes that `h2` keeps for its table, beyond the table itself.
@@ -512,7 +511,6 @@ impl Blocks {
                 fault,
                 pinned: 0,
             };
-            self.has_new = true;
             self.table.push_front(entry);
             self.size += size;
         }
@@ -526,7 +524,6 @@ impl Blocks {
             };
             self.size -= oldest.size();
             self.pinned -= oldest.pinned as usize;
-            self.has_new &= !self.table.is_empty();
         }
     }
 }
