@@ -74,7 +74,7 @@ struct Slot<T> {
     prefetch: PrefetchLimits,
     /// Whether a member of the pool supervisor uses it.
     taken: bool,
-    /// How many of its workers have stopped taking calls.
+    /// The number of its workers that have stopped taking calls.
     tenures: u64,
     /// Origins whose calls its worker has.
     origins: usize,

@@ -406,11 +406,7 @@ impl Pool {
         let (done, result) = oneshot::channel();
         let shared = self.shared.clone();
         self.shared.home.spawn(async move {
-            let mut guarded = shared.lock();
-            let result = step(&mut guarded.core);
-            shared.publish_queue(&guarded);
-            drop(guarded);
-            _ = done.send(result); // whoever asked may have been cancelled
+            _ = done.send(shared.step(step)); // whoever asked may have been cancelled
         });
         result
             .await
@@ -592,12 +588,17 @@ impl Shared {
 
     /// Gives a worker no further call.
     fn drain(&self, slot: SlotId) -> Option<Arc<dyn Transport>> {
-        let mut guarded = self.lock();
-        let drained = guarded.core.drain(slot);
-        self.publish_queue(&guarded);
-        drop(guarded);
+        let drained = self.step(|core| core.drain(slot));
         self.run(drained.moved);
         drained.idle
+    }
+
+    /// A step that may have changed the queue.
+    fn step<R>(&self, step: impl FnOnce(&mut Core<Call, Arc<dyn Transport>>) -> R) -> R {
+        let mut guarded = self.lock();
+        let result = step(&mut guarded.core);
+        self.publish_queue(&guarded);
+        result
     }
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
@@ -1055,10 +1056,7 @@ impl SlotHandle {
 
     /// The process is gone and nothing is under way: the place is empty.
     pub fn leave(self) {
-        let mut guarded = self.shared.lock();
-        let moved = guarded.core.vacate(self.slot);
-        self.shared.publish_queue(&guarded);
-        drop(guarded);
+        let moved = self.shared.step(|core| core.vacate(self.slot));
         self.shared.run(moved);
         self.report(Report::Left);
     }

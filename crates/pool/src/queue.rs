@@ -23,11 +23,11 @@ pub(crate) struct Queue<T> {
     /// Items that only the worker in this slot may have; without a slot, the first one that takes
     /// one has the next ones of the same origin, too.
     lines: BTreeMap<Option<SlotId>, Line<T>>,
-    /// How many wait in lines.
+    /// Items in lines.
     lined: usize,
-    /// How many wait in all.
+    /// Items in all.
     len: usize,
-    /// How many may wait outside of lines. In a line, each origin has one item.
+    /// Items that may wait outside of lines. In a line, each origin has one.
     limit: usize,
     /// A wait up to this is no overload; also how long one lasts before the order turns.
     patience: Duration,
@@ -171,10 +171,12 @@ impl<T> Queue<T> {
 
     /// Whether items wait for the worker in this slot alone.
     pub(crate) fn has_line(&self, slot: SlotId) -> bool {
-        self.lined > 0 && {
-            let line = self.lines.get(&Some(slot));
-            line.is_some_and(|line| !line.level.is_empty())
-        }
+        self.lined > 0 && self.waits_in(Some(slot))
+    }
+
+    fn waits_in(&self, of: Option<SlotId>) -> bool {
+        let line = self.lines.get(&of);
+        line.is_some_and(|line| !line.level.is_empty())
     }
 
     /// The worker in this slot takes no more: its items come back, in their order.
@@ -212,10 +214,6 @@ impl<T> Queue<T> {
 
     /// The next item for the worker in this slot.
     pub(crate) fn pop_for(&mut self, slot: SlotId, now: Instant) -> Option<(Ticket, T)> {
-        if self.len == 0 {
-            self.late_since = None;
-            return None;
-        }
         if self.lined > 0
             && let Some(popped) = self.pop_line(slot)
         {
@@ -229,11 +227,8 @@ impl<T> Queue<T> {
 
     fn pop_line(&mut self, slot: SlotId) -> Option<(Ticket, T)> {
         let others_wait = self.len > self.lined;
-        let is_waited_in = |of: &Option<SlotId>| {
-            let line = self.lines.get(of);
-            line.is_some_and(|line| !line.level.is_empty())
-        };
-        let of = [Some(slot), None].into_iter().find(is_waited_in)?;
+        let mut lines = [Some(slot), None].into_iter();
+        let of = lines.find(|of| self.waits_in(*of))?;
         let line = self.lines.get_mut(&of)?;
         line.had_turn = !(line.had_turn && others_wait);
         if line.had_turn {

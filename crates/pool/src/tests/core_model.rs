@@ -22,7 +22,7 @@ const ORIGINS: usize = 6;
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Call,
-    /// Of one that has a worker of its own, unless it has a call already.
+    /// A call of an origin that has a worker of its own, and no call yet.
     CallOf(usize),
     /// An origin ends, and another one begins.
     Leave(usize),
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Whose call it is, if it is for one worker.
+    /// The origin of the call, if it is for one worker.
     fn origin(&self, call: Call) -> Option<usize> {
         self.origins.iter().position(|it| it.call == Some(call))
     }
