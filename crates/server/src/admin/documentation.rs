@@ -8,7 +8,7 @@ use pronghorn_http::files::{Files, RootSettings};
 use pronghorn_serve::{Request, Response};
 
 const PREFIX: &str = "/docs";
-/// Where packages put them, from the directory of the program.
+/// The directory of the pages in a package, from that of the program.
 const SITE: &str = "../share/pronghorn/site";
 
 /// The pages beside this program, if it has any.
@@ -38,9 +38,6 @@ pub(super) async fn answer(pages: Option<&Arc<Files>>, request: Request) -> Resp
         let why = "the documentation is not installed beside this program: packages bring it\n";
         return Response::plain(404, why);
     };
-    if !matches!(request.head.method(), "GET" | "HEAD") {
-        return Response::plain(405, "everything here is read-only\n");
-    }
     match pages.answer(&request).await {
         Some(answer) => answer.response,
         None => Response::plain(404, "there is no such page: `/docs/` has a search\n"),

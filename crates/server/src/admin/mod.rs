@@ -144,10 +144,14 @@ impl Handler for Admin {
             b"/health" | b"/livez" | b"/ready" | b"/readyz" => {
                 return self.checks.handle(request, exchange);
             }
-            path if documentation::is_asked(path) => {
-                return Box::pin(documentation::answer(self.documentation.as_ref(), request));
-            }
             _ => {}
+        }
+        if !matches!(request.head.method(), "GET" | "HEAD") {
+            let refusal = Response::plain(405, "everything here is read-only\n");
+            return Box::pin(std::future::ready(refusal));
+        }
+        if documentation::is_asked(request.head.path()) {
+            return Box::pin(documentation::answer(self.documentation.as_ref(), request));
         }
         if let Some(refusal) = self.refusal(&request) {
             return Box::pin(std::future::ready(refusal));
@@ -164,9 +168,6 @@ impl Handler for Admin {
 
 impl Admin {
     fn refusal(&self, request: &Request) -> Option<Response> {
-        if !matches!(request.head.method(), "GET" | "HEAD") {
-            return Some(Response::plain(405, "everything here is read-only\n"));
-        }
         let Some(token) = &self.token else {
             let is_name = !self.is_unix && !is_address(&request.head.host());
             return is_name.then(|| {
