@@ -313,7 +313,7 @@ impl UserFiles {
 struct UserFile {
     path: PathBuf,
     known: Mutex<Known>,
-    /// Whose password is being verified. Clients of unix sockets count as one.
+    /// The client whose password is being verified. Clients of unix sockets count as one.
     queue: FairQueue<Option<Household>>,
     wrong: Limiter,
     /// Counts all passwords that are not known and let nobody in. A client with too many has no use
@@ -420,7 +420,7 @@ impl UserFile {
         is_listed: bool,
     ) -> (Verdict, Credentials) {
         let (file, now) = (self.clone(), Instant::now());
-        // Who has guessed too often takes no thread: no password of his lets him in.
+        // A client that has guessed too often takes no thread: no password lets it in.
         if let Err(too_often) = self.may_guess(client, now) {
             return (too_often, credentials);
         }
@@ -431,7 +431,7 @@ impl UserFile {
         if is_listed && self.knows(client, &credentials) {
             return (Verdict::Right, credentials);
         }
-        // Who may not try anyway takes no place.
+        // A client that may not try takes no place.
         if let Err(too_often) = self.may_try(client, now) {
             return (too_often, credentials);
         }

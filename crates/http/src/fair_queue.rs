@@ -66,7 +66,7 @@ impl<C: PartialEq> FairQueue<C> {
     ///
     /// # Errors
     ///
-    /// Where it has no place, or loses it.
+    /// If the client gets no place, or loses it.
     pub(crate) async fn turn(&self, client: C) -> Result<Turn<C>, Full> {
         let (sender, receiver) = oneshot::channel();
         let number = {
@@ -118,7 +118,7 @@ impl<C: PartialEq> QueueState<C> {
 }
 
 impl<C> QueueState<C> {
-    /// Whose turn is next. Its client is the last one now, if it has another place.
+    /// The next turn. Its client goes to the end, if it has another place.
     fn next(&mut self) -> Option<oneshot::Sender<Turn<C>>> {
         let mut client = self.clients.pop_front()?;
         let (_, sender) = client.places.pop_front()?;
@@ -215,7 +215,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
 
-        /// Who had turns, and who had none.
+        /// The clients that had turns, and those that had none.
         async fn end(mut self) -> (String, String) {
             let mut without = String::new();
             while let Some(ended) = self.waiting.join_next().await {

@@ -25,7 +25,7 @@ const MOST_JOINED: usize = 4;
 pub struct OpenedPath {
     /// The number of the rule.
     pub rule: usize,
-    /// That of the route that closes the path.
+    /// The number of the route that closes the path.
     pub route: usize,
     pub path: String,
     /// The target that the rule gives for it.
@@ -300,7 +300,7 @@ mod tests {
                 "{path: '^/a$', to: '/open/a'}",
                 "{path: /open/*, pool: default}\n- {refuse: 404}",
             ),
-            // What it is about, an earlier route gets.
+            // An earlier route gets what the rule is about.
             (
                 "{path: '^/private/a$', to: '/x'}",
                 "{path: /private/a, pool: default}\n- {path: /private/*, refuse: 403}",

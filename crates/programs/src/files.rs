@@ -37,7 +37,7 @@ pub(crate) struct LogFile {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FilePlace {
-    /// Whose lines are in it.
+    /// The name of the program that writes to it.
     pub(crate) program: String,
     pub(crate) path: PathBuf,
     /// In bytes, at which a new one begins.

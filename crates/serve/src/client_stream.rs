@@ -22,8 +22,8 @@ pub trait StreamHandler: Send + Sync + 'static {
     /// to say.
     fn serve(self: Arc<Self>, client: ClientStream) -> BoxFuture<'static, ()>;
 
-    /// How long a connection may say nothing at first. A PROXY header has to come within it, where
-    /// it is less than the time of that.
+    /// The longest silence at the beginning of a connection. A PROXY header has to come within it,
+    /// where it is less than the time of that.
     fn first_byte_timeout(&self) -> Option<Duration> {
         None
     }

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 const HANDSHAKE: usize = 16 << 10;
 /// The same where clients show certificates: as long as rustls takes them.
 const HANDSHAKE_WITH_CERTIFICATES: usize = 64 << 10;
+
 /// A socket below TLS.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
@@ -51,7 +52,7 @@ impl AsyncRead for TlsSocket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Looked at before the next read: one may bring the end of a handshake, and more behind it.
+        // The limit is looked at before a read: one may bring the end of a handshake, and more.
         if self.left == Some(0) {
             let why = "the client's messages of the handshake are too long";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));

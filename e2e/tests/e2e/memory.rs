@@ -202,7 +202,7 @@ fn half_requests_with_long_heads_count() {
     // All of them would take 80 MB.
     server.logged(&["clients hold more memory than `http.client_memory`"]);
     assert_eq!(get(&server, "/", &["--http2"]), "Hello");
-    // Those that are told to go have a second to do so.
+    // Connections that are told to go have a second to do so.
     wait_for("others to have gone", || {
         (grown(&server, before) < 48 << 10).then_some(())
     });
@@ -237,7 +237,7 @@ fn entries_of_the_table_count_with_what_they_keep() {
     // All of them would take 90 MB.
     server.logged(&["clients hold more memory than `http.client_memory`"]);
     assert_eq!(get(&server, "/", &["--http2"]), "Hello");
-    // Those that are told to go have a second to do so.
+    // Connections that are told to go have a second to do so.
     wait_for("others to have gone", || {
         (grown(&server, before) < 48 << 10).then_some(())
     });

@@ -16,7 +16,7 @@ impl<T> Limits<T> {
         Self(is_one.then(|| settings.compile(&[], limit)))
     }
 
-    /// That of the route of a request.
+    /// The limit of the route of a request.
     ///
     /// # Errors
     ///

@@ -53,9 +53,7 @@ impl HeaderPatterns {
             }
         })
     }
-}
 
-impl HeaderPatterns {
     /// Fields that match, if some are found.
     pub(super) fn sample(&self) -> Option<Fields> {
         let mut fields = Fields::new();

@@ -20,7 +20,7 @@ pub struct RewriteRule {
     pub status: Option<u16>,
     /// Requests that a route refuses are left to it.
     pub unless_refused: bool,
-    /// That they are not stands in the file.
+    /// The file says that they are not.
     pub may_open: bool,
 }
 
