@@ -360,9 +360,7 @@ fn ends_for_good(transport: &str, spawn: &str) {
         let done = fs::read_to_string(&done).expect("it was deferred");
         assert!(done.ends_with(&format!("{how}\n")), "{done}");
     }
-    let log = server.log();
-    assert!(log.contains("this process ends with GET /stuck/throws"));
-    assert!(log.contains("on purpose"), "{log}");
+    server.logged(&["this process ends with GET /stuck/throws", "on purpose"]);
     server.stop();
 }
 
