@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use fastrand::Rng;
 use pronghorn_testkit::{Response, Server, Site};
 
-use super::{MARK, Nginx};
+use super::MARK;
+use super::original::Original;
 use crate::php_fpm::PhpFpm;
 use crate::ring::extension;
 
@@ -243,7 +244,7 @@ fn tried(seed: u64) -> Vec<String> {
         .replace("{other}", &site.path("other").display().to_string())
         .replace("{socket}", &fpm.socket().display().to_string());
     let paths = paths();
-    let Some(nginx) = Nginx::start(&site, &drawn) else {
+    let Some(nginx) = Original::nginx(&site, &drawn) else {
         return Vec::new();
     };
     let there = paths.iter().map(|path| given(&nginx.get(path)));

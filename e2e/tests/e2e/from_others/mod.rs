@@ -1,20 +1,20 @@
 //! `init --from`: configurations as they stand in the field, each with a table of what is asked and
-//! answered. What nginx answers is compared with the table, too.
+//! answered. What nginx, Apache or Caddy answers is compared with the table, too.
 
 mod drawn;
+mod original;
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use pronghorn_testkit::{Connection, Response, Server, Site, php_command, wait_for};
+use pronghorn_testkit::{Response, Server, Site};
 
+use self::original::{Original, free_port};
 use crate::ring::extension;
 
-/// Shows which script ran.
-const SCRIPT: &str = "<?php echo 'RAN ', $_SERVER['SCRIPT_NAME'];";
+/// Shows which script ran: by its place, as `mod_php` gives `SCRIPT_NAME` of the client's own path.
+const SCRIPT: &str = "<?php echo 'RAN ', substr(__FILE__, strlen($_SERVER['DOCUMENT_ROOT']));";
 
 /// Scripts below the root of all of them.
 const SCRIPTS: [&str; 19] = [
@@ -142,73 +142,6 @@ fn as_browser(server: &Server, path: &str) -> Response {
     connection.response()
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("it is bound").port()
-}
-
-/// nginx with php-cgi behind it, which end with their owner.
-struct Nginx {
-    processes: Vec<Child>,
-    port: u16,
-}
-
-impl Nginx {
-    /// None where there is no nginx.
-    fn start(site: &Site, text: &str) -> Option<Self> {
-        let program = ["/usr/sbin/nginx", "/usr/bin/nginx"];
-        let program = program.iter().find(|it| Path::new(it).exists())?;
-        let (port, php) = (free_port(), free_port());
-        let folder = site.path("nginx");
-        std::fs::create_dir_all(&folder).expect("a directory");
-        let shown = folder.display();
-        let text = text
-            .replace("{port}", &port.to_string())
-            .replace("{php}", &php.to_string());
-        std::fs::write(folder.join("site.conf"), text).expect("a file");
-        std::fs::copy("/etc/nginx/fastcgi_params", folder.join("fastcgi_params")).ok()?;
-        let mut main = format!(
-            "worker_processes 1; daemon off; master_process off; pid {shown}/pid; error_log {shown}/error.log;\n\
-             events {{ worker_connections 64; }}\nhttp {{ access_log off; types {{ text/css css; }} "
-        );
-        for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-            _ = write!(main, "{name}_temp_path {shown}/{name}; "); // a String takes all
-        }
-        _ = writeln!(main, "include {shown}/site.conf; }}"); // as above
-        std::fs::write(folder.join("nginx.conf"), main).expect("a file");
-        let run = |command: &mut Command| {
-            let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-            quiet.process_group(0).spawn().expect("it starts")
-        };
-        let processes = vec![
-            run(php_command("php-cgi").args(["-b", &format!("127.0.0.1:{php}")])),
-            run(Command::new(program)
-                .arg("-c")
-                .arg(folder.join("nginx.conf"))),
-        ];
-        let nginx = Self { processes, port };
-        for port in [port, php] {
-            wait_for("nginx and php-cgi", || {
-                std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
-            });
-        }
-        Some(nginx)
-    }
-
-    fn get(&self, path: &str) -> Response {
-        Connection::open((Ipv4Addr::LOCALHOST, self.port).into()).get(path)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            _ = process.kill(); // it may have ended
-            _ = process.wait(); // as above
-        }
-    }
-}
-
 fn corpus() -> Vec<PathBuf> {
     let folder = Site::fixture("from");
     let entries = std::fs::read_dir(folder).expect("the corpus");
@@ -217,6 +150,14 @@ fn corpus() -> Vec<PathBuf> {
         .collect();
     all.sort();
     all
+}
+
+/// Apache with these rules in the root's own file, as long as it is there.
+fn apache_with(site: &Site, root: &str, rules: &str) -> Option<Original> {
+    site.write("root/.htaccess", rules);
+    let given = "AllowOverride All\nRequire all granted";
+    let text = format!("DocumentRoot {root}\n<Directory {root}>\n{given}\n</Directory>\n");
+    Original::apache(site, &text)
 }
 
 /// Converts and crawls one; what is not as its table says.
@@ -229,29 +170,35 @@ fn crawl(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).expect(&name);
     let site = site();
     let root = site.path("root").display().to_string();
-    let text = text.replace("{root}", &root);
+    let rules = text.replace("{root}", &root);
     let text = if name.ends_with(".htaccess") {
-        format!("DocumentRoot {root}\n{text}")
+        format!("DocumentRoot {root}\n{rules}")
     } else {
-        text
+        rules.clone()
     };
     let rows = rows(&text);
     assert!(rows.len() > 2, "{name} has a table");
     let mut wrong = Vec::new();
-    if file.extension().is_some_and(|it| it == "nginx")
-        && let Some(nginx) = Nginx::start(&site, &text)
-    {
+    let (stem, kind) = name.rsplit_once('.').expect("a kind");
+    let original = match kind {
+        "nginx" => Original::nginx(&site, &text),
+        "caddy" => Original::caddy(&site, &text),
+        "htaccess" => apache_with(&site, &root, &rules),
+        _ => Original::apache(&site, &text),
+    };
+    if let Some(original) = original {
         for row in &rows {
-            let said = word(&nginx.get(&row.path));
+            let said = word(&original.get(&row.path));
             if said != row.there {
                 wrong.push(format!(
-                    "{name} {}: nginx {said}, not {}",
-                    row.path, row.there
+                    "{name} {}: the original {said}, not {}: {}",
+                    row.path,
+                    row.there,
+                    original.get(&row.path).text()
                 ));
             }
         }
     }
-    let (stem, kind) = name.rsplit_once('.').expect("a kind");
     let given = match kind {
         "nginx" => format!("{stem}.conf"),
         "apache" | "htaccess" => format!("{stem}-httpd.conf"),
@@ -259,6 +206,7 @@ fn crawl(file: &Path) -> Vec<String> {
     };
     let text = text.replace("{port}", "8080").replace("{php}", "9000");
     site.write(&given, &text);
+    site.write("root/.htaccess", "# FILE\n"); // as before
     let said = Server::run(&site, &["init", "--from", &given]);
     if !site.path("pronghorn.yaml").exists() {
         return vec![format!("{name}: {}{}", said.stdout, said.stderr)];
@@ -417,7 +365,7 @@ fn nothing_sends_what_nginx_refused_whatever_their_order() {
             front + &others
         };
         text += "}\n";
-        if let Some(nginx) = Nginx::start(&site, &text) {
+        if let Some(nginx) = Original::nginx(&site, &text) {
             for (path, refusal, _) in &pairs {
                 let reply = nginx.get(&format!("{path}/secret/x.txt"));
                 assert!(reply.status >= 400, "{refusal}: {}", word(&reply));
