@@ -24,7 +24,7 @@ final class Server
      * Adds a service.
      *
      * @param string $name as in its `.proto` file, with the package; or the interface that
-     *     RoadRunner's generator has written, whose constant `NAME` it is
+     *     `pronghorn grpc generate` or RoadRunner's generator has written, whose constant `NAME` it is
      * @throws \LogicException when a method takes something that is no message
      */
     public function register(string $name, object $service): static
@@ -36,9 +36,9 @@ final class Server
             if ($method->isStatic() || \str_starts_with($method->getName(), '__')) {
                 continue;
             }
-            // What it is declared with there may say less than here.
+            // What it is declared with there may say less than here, but for attributes.
             $own = new \ReflectionMethod($service, $method->getName());
-            $methods[\strtolower($method->getName())] = Method::of($service, $own);
+            $methods[\strtolower($method->getName())] = Method::of($service, $own, $method);
         }
         $this->services[\is_string($named) ? $named : $name] = $methods;
 

@@ -35,6 +35,16 @@ final class MethodsTest extends TestCase
         (new Server())->register('a.B', $service);
     }
 
+    public function testTheInterfaceMayTellWhatAClientStreams(): void
+    {
+        $service = new class () implements Joins {
+            public function join(iterable $in): void
+            {
+            }
+        };
+        self::assertInstanceOf(Server::class, (new Server())->register(Joins::class, $service));
+    }
+
     public function testDetailsArePackedAsAStatusOfGoogleRpc(): void
     {
         $detail = new class () {

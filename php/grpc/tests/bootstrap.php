@@ -14,3 +14,4 @@ require __DIR__ . '/../../goridge/tests/autoload.php';
 
 // Distributions put it below a directory of include_path.
 require_once 'PhpParser/autoload.php';
+require_once __DIR__ . '/Joins.php';

@@ -42,14 +42,20 @@ final class Method
         $this->wantsOfficial = \in_array(self::OFFICIAL_CONTEXT, $parameters, true);
     }
 
-    /** @throws \LogicException when its parameters are none of a gRPC method */
-    public static function of(object $service, \ReflectionMethod $method): self
+    /**
+     * @param \ReflectionMethod $declared that of the service's interface, or the method itself
+     * @throws \LogicException when its parameters are none of a gRPC method
+     */
+    public static function of(object $service, \ReflectionMethod $method, \ReflectionMethod $declared): self
     {
         $parameters = [];
         $message = null;
-        foreach ($method->getParameters() as $parameter) {
+        foreach ($method->getParameters() as $at => $parameter) {
             $type = (string) $parameter->getType();
-            $receives = $parameter->getAttributes(Receives::class)[0] ?? null;
+            // PHP gives a method the types of an interface, and not its attributes.
+            $receives = $parameter->getAttributes(Receives::class)[0]
+                ?? ($declared->getParameters()[$at] ?? null)?->getAttributes(Receives::class)[0]
+                ?? null;
             if ($receives !== null) {
                 $parameters[] = self::STREAM;
                 $message = $receives->newInstance()->message;
