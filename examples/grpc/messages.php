@@ -1,7 +1,7 @@
 <?php
 
 // The two messages, as short as they can be. An application uses the classes that
-// `protoc --php_out=…` generates, with google/protobuf.
+// `pronghorn grpc generate` writes, with google/protobuf.
 
 declare(strict_types=1);
 

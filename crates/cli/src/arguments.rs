@@ -165,6 +165,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ServiceCommand,
     },
+    /// Generate PHP code for gRPC from `.proto` files
+    Grpc {
+        #[command(subcommand)]
+        command: GrpcCommand,
+    },
     /// Build the PHP extension, or show which PHP has one
     Extension {
         #[command(subcommand)]
@@ -575,6 +580,29 @@ pub(crate) struct Serve {
     /// How scripts run; the same as `-o http.pool.mode=`
     #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<ScriptMode>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrpcCommand {
+    /// Write the PHP classes of messages, and interfaces of services, without protoc
+    Generate(Generate),
+}
+
+/// PHP code from `.proto` files.
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    /// `.proto` files; what they import is generated, too [default: `grpc.proto`]
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Directory for the code; files that this command did not write are never replaced
+    #[arg(long, value_name = "DIR", default_value = "generated")]
+    pub(crate) out: PathBuf,
+    /// Directory in which imports are looked up; repeatable [default: `protoreg.proto_path`]
+    #[arg(long = "proto-path", value_name = "DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Write interfaces for spiral/roadrunner-grpc, which has no streams
+    #[arg(long)]
+    pub(crate) roadrunner: bool,
 }
 
 /// The system's store of authorities.

@@ -47,6 +47,15 @@ pub(crate) fn with_completions(command: Command) -> Command {
                 argument.add(ArgValueCompleter::new(scripts))
             })
         })
+        .mut_subcommand("grpc", |command| {
+            command.mut_subcommand("generate", |command| {
+                command.mut_arg("files", |argument| {
+                    argument.add(ArgValueCompleter::new(
+                        PathCompleter::any().filter(is_proto),
+                    ))
+                })
+            })
+        })
 }
 
 /// Completes names of the configuration in a command and those below it.
@@ -71,6 +80,10 @@ fn named(command: Command) -> Command {
 
 fn is_served(path: &Path) -> bool {
     path.is_dir() || path.extension() == Some(OsStr::new("php"))
+}
+
+fn is_proto(path: &Path) -> bool {
+    path.is_dir() || path.extension() == Some(OsStr::new("proto"))
 }
 
 fn beginning(with: &OsStr, words: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {

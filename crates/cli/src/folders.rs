@@ -1,5 +1,5 @@
-//! Folders as the person wrote them: a link in a path stays one. And what stands in the way of a
-//! new file there.
+//! Directories as the person wrote them: a link in a path stays one. And what stands in the way of
+//! a new file there.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::Arguments;
 
-/// `-w`, else the configuration file's folder, else where the command runs.
+/// `-w`, else the configuration file's directory, else where the command runs.
 pub(crate) fn working(arguments: &Arguments, file: Option<&Path>) -> PathBuf {
     let here = current();
     let folder = arguments

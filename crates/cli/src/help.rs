@@ -90,6 +90,8 @@ const ABOUT: &[About] = &[
         "service install --user www-data",
     ),
     About::new("service print", &["config", "workdir"], "service print"),
+    About::new("grpc", TALKS, "grpc generate"),
+    About::new("grpc generate", TALKS, "grpc generate --out src"),
     About::new("extension", &[], "extension install"),
     About::new(
         "extension install",
@@ -192,6 +194,8 @@ mod tests {
         "service",
         "service install",
         "service print",
+        "grpc",
+        "grpc generate",
         "extension",
         "extension install",
         "trust",

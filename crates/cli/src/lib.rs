@@ -16,6 +16,7 @@ mod crashes;
 mod exit;
 mod extension;
 mod folders;
+mod generate;
 mod help;
 mod htaccess;
 mod init;
@@ -28,7 +29,7 @@ mod trust;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use arguments::{Arguments, Command, ConfigCommand, Name};
+use arguments::{Arguments, Command, ConfigCommand, GrpcCommand, Name};
 pub use pronghorn_http::Around;
 use pronghorn_serve::Handler;
 pub use pronghorn_server::Services;
@@ -92,6 +93,9 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Stop => steer::stop(name, &arguments),
         Command::Init { from } => init::run(&arguments, from),
         Command::Service { command } => service::run(&arguments, command),
+        Command::Grpc {
+            command: GrpcCommand::Generate(options),
+        } => generate::run(&arguments, options),
         Command::Extension { command } => extension::run(command),
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Trust(options) => trust::run(&arguments, options),

@@ -58,6 +58,18 @@ impl FileResolver for Annotations {
     }
 }
 
+/// Looks files up in directories, and then among those that everybody needs.
+#[cfg(feature = "descriptors")]
+pub(crate) fn resolver(directories: impl Iterator<Item = PathBuf>) -> ChainFileResolver {
+    let mut resolver = ChainFileResolver::new();
+    for directory in directories {
+        resolver.add(IncludeFileResolver::new(directory));
+    }
+    resolver.add(GoogleFileResolver::new());
+    resolver.add(Annotations);
+    resolver
+}
+
 #[cfg(feature = "descriptors")]
 impl Descriptors {
     /// Compiles each file by itself; imports are looked up in `paths` and beside it. Gives back why
@@ -67,12 +79,7 @@ impl Descriptors {
         let mut failed = Vec::new();
         for file in files {
             let beside = file.parent().map(std::path::Path::to_owned);
-            let mut resolver = ChainFileResolver::new();
-            for include in paths.iter().cloned().chain(beside) {
-                resolver.add(IncludeFileResolver::new(include));
-            }
-            resolver.add(GoogleFileResolver::new());
-            resolver.add(Annotations);
+            let resolver = resolver(paths.iter().cloned().chain(beside));
             let mut compiler = protox::Compiler::with_file_resolver(resolver);
             compiler.include_imports(true).include_source_info(false);
             // Encoded: structures would lose options such as `google.api.http`.

@@ -13,6 +13,7 @@ mod descriptors;
 mod door;
 mod files;
 mod front;
+mod generated;
 mod health;
 #[cfg(feature = "descriptors")]
 mod json;
@@ -20,6 +21,11 @@ mod json;
 #[path = "no_json.rs"]
 mod json;
 mod metrics;
+#[cfg(feature = "descriptors")]
+mod php;
+#[cfg(not(feature = "descriptors"))]
+#[path = "no_php.rs"]
+mod php;
 mod proto;
 mod reflection;
 mod reply;
@@ -31,5 +37,7 @@ mod trace;
 mod uplink;
 
 pub use door::Door;
+pub use generated::{GenerateError, GeneratedFile, MARK, Shape, Wanted};
+pub use php::generate;
 pub use service::GrpcService;
 pub use settings::{ConnectionSettings, GrpcSettings, TlsSettings};

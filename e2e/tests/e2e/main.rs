@@ -34,6 +34,7 @@ mod from_others;
 mod globals;
 mod grpc;
 mod grpc_client;
+mod grpc_generate;
 mod grpc_json;
 mod grpc_under_load;
 mod guide;

@@ -8,7 +8,7 @@ namespace Pronghorn\Grpc;
 #[\Attribute(\Attribute::TARGET_PARAMETER)]
 final class Receives
 {
-    /** @param class-string $message as protoc has generated it */
+    /** @param class-string $message a generated one */
     public function __construct(public readonly string $message)
     {
     }
