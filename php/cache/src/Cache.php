@@ -79,7 +79,7 @@ final class Cache implements CacheInterface
 
         return $this->store->set(
             $isPlain ? $this->prefix . $key : $this->name($key),
-            $value,
+            \is_array($value) ? Fresh::guard($value) : $value,
             $ttl === null ? null : $this->seconds($ttl),
         );
     }
@@ -93,7 +93,9 @@ final class Cache implements CacheInterface
      */
     public function setTagged(string $key, mixed $value, iterable $tags, mixed $ttl = null): bool
     {
-        return $this->set($key, Tags::wrap($value, $this->tags->numbers($tags)), $ttl);
+        $kept = Tags::wrap(Fresh::guard($value), $this->tags->numbers($tags));
+
+        return $this->store->set($this->name($key), $kept, $this->seconds($ttl));
     }
 
     /**
@@ -167,7 +169,7 @@ final class Cache implements CacheInterface
         }
         $kept = true;
         foreach ($named as $name => $value) {
-            $kept = $this->store->set((string) $name, $value, $seconds) && $kept;
+            $kept = $this->store->set((string) $name, Fresh::guard($value), $seconds) && $kept;
         }
 
         return $kept;
@@ -188,7 +190,7 @@ final class Cache implements CacheInterface
     /** Keeps a value where nothing is there; false: something is. */
     public function add(string $key, mixed $value, ?float $ttl = null): bool
     {
-        return $this->store->add($this->name($key), $value, $ttl);
+        return $this->store->add($this->name($key), Fresh::guard($value), $ttl);
     }
 
     /** See {@see Store::increment}. */
@@ -203,6 +205,8 @@ final class Cache implements CacheInterface
     /** See {@see Store::compareAndSwap}. */
     public function compareAndSwap(string $key, mixed $old, mixed $new, ?float $ttl = null): bool
     {
+        [$old, $new] = [Fresh::guard($old), Fresh::guard($new)];
+
         return $this->store->compareAndSwap($this->name($key), $old, $new, $ttl);
     }
 

@@ -122,7 +122,7 @@ final class Pool implements CacheItemPoolInterface
         } catch (InvalidKey $mistake) {
             throw new InvalidItem($mistake->getMessage(), 0, $mistake);
         }
-        $kept = Tags::wrap($item->get(), $numbers);
+        $kept = Tags::wrap(Fresh::guard($item->get()), $numbers);
 
         return $this->store->set($this->name($item->getKey()), $kept, $item->left());
     }

@@ -17,6 +17,17 @@ final class Fresh
     }
 
     /**
+     * What is kept of a value that has no time of its own. It may be anything, also what somebody
+     * else has sent: an array that has a key of a wrapping is wrapped, or it would be read as one.
+     */
+    public static function guard(mixed $value): mixed
+    {
+        $isLikeWrapped = \is_array($value) && (isset($value[self::UNTIL]) || isset($value[Tags::NUMBERS]));
+
+        return $isLikeWrapped ? self::wrap($value, \INF) : $value;
+    }
+
+    /**
      * The value in what is kept, in a list; none where it is stale. Whatever was not kept by
      * `remember()` is its own value.
      *
@@ -39,6 +50,7 @@ final class Fresh
 
     private static function isWrapped(mixed $kept): bool
     {
-        return \is_array($kept) && \is_float($kept[self::UNTIL] ?? null);
+        return \is_array($kept) && \is_float($kept[self::UNTIL] ?? null)
+            && \count($kept) === 2 && \array_key_exists(self::VALUE, $kept);
     }
 }

@@ -15,6 +15,8 @@ final class Tags
 {
     public const NUMBERS = "\0tags";
     private const VALUE = "\0value";
+    /** Before a tag in the name of its entry. */
+    private const BEFORE = "tag\0";
 
     public function __construct(private readonly Store $store, private readonly string $prefix)
     {
@@ -46,7 +48,7 @@ final class Tags
     }
 
     /**
-     * What is kept of a value with tags.
+     * What is kept of a value with tags, for which {@see Fresh} has what is kept without.
      *
      * @param array<string, int> $numbers
      */
@@ -80,9 +82,24 @@ final class Tags
         return $kept;
     }
 
+    /**
+     * Past this package a storage may be given an array that is like one of {@see wrap}: no entry
+     * but those of tags is compared with what it says.
+     */
     public static function isTagged(mixed $kept): bool
     {
-        return \is_array($kept) && \is_array($kept[self::NUMBERS] ?? null);
+        $numbers = \is_array($kept) ? $kept[self::NUMBERS] ?? null : null;
+        if (!\is_array($numbers) || \count($kept) !== 2 || !\array_key_exists(self::VALUE, $kept)) {
+            return false;
+        }
+        foreach ($numbers as $name => $number) {
+            $isOfTag = \str_contains((string) $name, self::BEFORE) && \strlen((string) $name) <= Keys::LONGEST;
+            if (!$isOfTag || !\is_int($number)) {
+                return false;
+            }
+        }
+
+        return $numbers !== [];
     }
 
     /** @param iterable<string> $tags */
@@ -104,7 +121,7 @@ final class Tags
             if (!\is_string($tag) || $tag === '') {
                 throw new InvalidKey('A tag is a string with at least one byte.');
             }
-            $name = "{$this->prefix}tag\0$tag";
+            $name = $this->prefix . self::BEFORE . $tag;
             if (\strlen($name) > Keys::LONGEST) {
                 throw new InvalidKey('A tag is too long: it has ' . \strlen($tag) . ' bytes.');
             }

@@ -40,11 +40,12 @@ final class ArrayStore implements Store
     public function set(string $key, mixed $value, ?float $ttl = null): bool
     {
         self::expectKey($key);
-        $bytes = serialize($value);
+        $isIgbinary = function_exists('igbinary_serialize');
+        $bytes = $isIgbinary ? (string) igbinary_serialize($value) : serialize($value);
         if (strlen($key . $bytes) > $this->longest) {
             return false;
         }
-        $kept = unserialize($bytes);
+        $kept = $isIgbinary ? igbinary_unserialize($bytes) : unserialize($bytes);
         $this->entries[$key] = [$kept, $ttl === null ? null : $this->now + $ttl];
 
         return true;
