@@ -8,6 +8,8 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "SAPI.h"
@@ -270,9 +272,12 @@ static void restore_settings(void)
 
 enum {
 	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, TITLE,
-	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, TEXT_FOLDER, PG_CONNECT, CHANGES
+	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, TEXT_FOLDER, PG_CONNECT, OPENDIR, DIR_OBJECT, OPENLOG, CLOSELOG,
+	RESOURCE_LIMIT, MYSQLI_CONNECT, MYSQLI_REAL_CONNECT, MYSQLI_CONSTRUCTOR, MYSQLI_METHOD, MYSQLI_REAL_METHOD, CHANGES
 };
 static struct {
+	/* In lower case; NULL: none. */
+	const char *class;
 	const char *function;
 	zif_handler called;
 	bool happened;
@@ -297,6 +302,16 @@ static struct {
 	[MB_SEARCH_SETPOS] = {.function = "mb_ereg_search_setpos"},
 	[TEXT_FOLDER] = {.function = "bindtextdomain"},
 	[PG_CONNECT] = {.function = "pg_connect"},
+	[OPENDIR] = {.function = "opendir"},
+	[DIR_OBJECT] = {.function = "dir"},
+	[OPENLOG] = {.function = "openlog"},
+	[CLOSELOG] = {.function = "closelog"},
+	[RESOURCE_LIMIT] = {.function = "posix_setrlimit"},
+	[MYSQLI_CONNECT] = {.function = "mysqli_connect"},
+	[MYSQLI_REAL_CONNECT] = {.function = "mysqli_real_connect"},
+	[MYSQLI_CONSTRUCTOR] = {.class = "mysqli", .function = "__construct"},
+	[MYSQLI_METHOD] = {.class = "mysqli", .function = "connect"},
+	[MYSQLI_REAL_METHOD] = {.class = "mysqli", .function = "real_connect"},
 };
 
 /* What held before the first call of these functions in a call. */
@@ -308,6 +323,15 @@ static zval streams_context, loader_is_disabled;
 
 /* What the boot gave to mysqli_report(); else errors throw, as since PHP 8.1. */
 static zend_long mysqli_reporting = 1 | 2;
+
+/* What the boot gave to openlog(); its name is NULL where it called none. */
+static struct {
+	zend_string *name;
+	zend_long options, facility;
+} system_log;
+
+/* Those of the process before a call changes one. */
+static struct rlimit limits[RLIM_NLIMITS];
 
 /* As PHP numbers it. */
 #define OPTION_CALLBACK 2
@@ -330,6 +354,12 @@ static void look_before(size_t change)
 	if (change == TITLE) {
 		title_keep();
 		call("cli_get_process_title", &title, 0, NULL);
+		return;
+	}
+	if (change == RESOURCE_LIMIT) {
+		for (int i = 0; i < RLIM_NLIMITS; i++) {
+			getrlimit(i, &limits[i]);
+		}
 		return;
 	}
 	zval *into = change == ASSERT_OPTIONS ? &assert_callback : change == TEXT_DOMAIN ? &text_domain : &async_signals;
@@ -405,11 +435,43 @@ static void restore_text_folders(void)
 	text_folders = NULL;
 }
 
+static void forget_system_log(void)
+{
+	if (system_log.name != NULL) {
+		zend_string_release(system_log.name);
+		system_log.name = NULL;
+	}
+}
+
+/* What the boot makes of the connection to the log of the system. */
+static void keep_system_log(size_t change, zend_execute_data *execute_data)
+{
+	if (change == CLOSELOG && ZEND_NUM_ARGS() == 0) {
+		forget_system_log();
+	}
+	const zval *name = ZEND_CALL_ARG(execute_data, 1), *options = name + 1, *facility = name + 2;
+	if (change != OPENLOG || ZEND_NUM_ARGS() != 3 || Z_TYPE_P(name) != IS_STRING || Z_TYPE_P(options) != IS_LONG || Z_TYPE_P(facility) != IS_LONG) {
+		return;
+	}
+	forget_system_log();
+	system_log.name = zend_string_dup(Z_STR_P(name), true);
+	system_log.options = Z_LVAL_P(options);
+	system_log.facility = Z_LVAL_P(facility);
+}
+
+/* Whether this is the function that is called: a method has the name of others, too. */
+static bool is_called(size_t change, const zend_function *function)
+{
+	const zend_class_entry *scope = function->common.scope;
+	return changes[change].called != NULL && (changes[change].class == NULL) == (scope == NULL)
+		&& strcmp(ZSTR_VAL(function->common.function_name), changes[change].function) == 0;
+}
+
 static ZEND_FUNCTION(pronghorn_change)
 {
 	const bool by_us = take_ours();
 	for (size_t i = 0; i < CHANGES; i++) {
-		if (changes[i].called == NULL || strcmp(ZSTR_VAL(EX(func)->common.function_name), changes[i].function) != 0) {
+		if (!is_called(i, EX(func))) {
 			continue;
 		}
 		if (by_us) {
@@ -421,6 +483,9 @@ static ZEND_FUNCTION(pronghorn_change)
 		if (i == LIBXML_STREAMS && !is_keeping && ZEND_NUM_ARGS() == 1) {
 			zval_ptr_dtor(&streams_context);
 			ZVAL_COPY(&streams_context, ZEND_CALL_ARG(execute_data, 1));
+		}
+		if (!is_keeping) {
+			keep_system_log(i, execute_data);
 		}
 		if (is_first && is_keeping) {
 			look_before(i);
@@ -593,6 +658,61 @@ static bool has_postgres_links(void)
 	return any;
 }
 
+/* The directory that readdir() and others take if given none. Another one takes its place, and goes
+ * from there when it is closed; the one before stays open for whoever holds it. */
+static void forget_directory(void)
+{
+	zval path, opened, result;
+	/* A text of another kind from release to release. */
+	__typeof__(PG(open_basedir)) allowed = PG(open_basedir);
+	PG(open_basedir) = NULL;
+	ZVAL_STRING(&path, "glob:///");
+	if (call("opendir", &opened, 1, &path)) {
+		if (Z_TYPE(opened) == IS_RESOURCE && call("closedir", &result, 1, &opened)) {
+			zval_ptr_dtor(&result);
+		}
+		zval_ptr_dtor(&opened);
+	}
+	zval_ptr_dtor(&path);
+	PG(open_basedir) = allowed;
+}
+
+/* The C library keeps options and facility when it is told to close. */
+static void restore_system_log(void)
+{
+	zval arguments[3], result;
+	if (call("closelog", &result, 0, NULL)) {
+		zval_ptr_dtor(&result);
+	}
+	openlog(NULL, 0, LOG_USER);
+	closelog();
+	/* PHP's own records, where it writes them there, open it as php.ini says. */
+	PG(have_called_openlog) = false;
+	if (system_log.name == NULL) {
+		return;
+	}
+	ZVAL_STR_COPY(&arguments[0], system_log.name);
+	ZVAL_LONG(&arguments[1], system_log.options);
+	ZVAL_LONG(&arguments[2], system_log.facility);
+	if (call("openlog", &result, 3, arguments)) {
+		zval_ptr_dtor(&result);
+	}
+	zval_ptr_dtor(&arguments[0]);
+}
+
+/* A hard limit that was lowered can be raised by root alone. */
+static void restore_limits(void)
+{
+	for (int i = 0; i < RLIM_NLIMITS; i++) {
+		struct rlimit now;
+		if (getrlimit(i, &now) == 0 && (now.rlim_cur != limits[i].rlim_cur || now.rlim_max != limits[i].rlim_max)
+			&& setrlimit(i, &limits[i]) != 0) {
+			now.rlim_cur = limits[i].rlim_cur < now.rlim_max ? limits[i].rlim_cur : now.rlim_max;
+			setrlimit(i, &now);
+		}
+	}
+}
+
 /* The end of PHP's request for a module, and the next one's beginning. */
 static void restart(const char *name)
 {
@@ -635,7 +755,15 @@ static void restore_changes(void)
 		/* It would kill the worker in another visitor's call. */
 		alarm(0);
 	}
-	if (happened[MYSQLI_REPORT]) {
+	bool has_connected = false;
+	for (size_t i = MYSQLI_CONNECT; i <= MYSQLI_REAL_METHOD; i++) {
+		has_connected |= happened[i];
+	}
+	if (has_connected) {
+		/* The error of the last connection that failed goes, and what mysqli_report() has set. */
+		restart("mysqli");
+	}
+	if (happened[MYSQLI_REPORT] || has_connected) {
 		zval level;
 		ZVAL_LONG(&level, mysqli_reporting);
 		if (call("mysqli_report", &result, 1, &level)) {
@@ -644,6 +772,15 @@ static void restore_changes(void)
 	}
 	if (happened[TITLE]) {
 		restore_title();
+	}
+	if (happened[OPENDIR] || happened[DIR_OBJECT]) {
+		forget_directory();
+	}
+	if (happened[OPENLOG] || happened[CLOSELOG]) {
+		restore_system_log();
+	}
+	if (happened[RESOURCE_LIMIT]) {
+		restore_limits();
 	}
 	bool has_searched = false;
 	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
@@ -1055,10 +1192,17 @@ void reset_run_shutdown_functions(void)
 
 /* ---- All of it ---- */
 
+static zend_function *find_change(size_t change)
+{
+	const char *name = changes[change].function, *of = changes[change].class;
+	const zend_class_entry *class = of == NULL ? NULL : zend_hash_str_find_ptr(CG(class_table), of, strlen(of));
+	return of == NULL ? find_function(name) : class == NULL ? NULL : zend_hash_str_find_ptr(&class->function_table, name, strlen(name));
+}
+
 static void watch_changes(void)
 {
 	for (size_t i = 0; i < CHANGES; i++) {
-		zend_function *function = changes[i].called != NULL ? NULL : find_function(changes[i].function);
+		zend_function *function = changes[i].called != NULL ? NULL : find_change(i);
 		if (function != NULL) {
 			changes[i].called = function->internal_function.handler;
 			function->internal_function.handler = ZEND_FN(pronghorn_change);
@@ -1285,5 +1429,6 @@ void reset_forget(void)
 {
 	zval_ptr_dtor(&streams_context);
 	ZVAL_UNDEF(&streams_context);
+	forget_system_log();
 	reset_let_go();
 }

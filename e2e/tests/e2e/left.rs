@@ -131,7 +131,7 @@ fn site(handler: &str, pool: &str) -> Site {
         .file("sessions/.keep", "")
         .config(&format!(
             "version: '3'\nserver: {{command: php worker.php}}\nhttp:\n  address: '127.0.0.1:0'\n  \
-             pool: {{num_workers: 1, ini: {{session.save_path: sessions, date.timezone: UTC, output_buffering: 0}}, {pool}}}\n"
+             pool: {{num_workers: 1, ini: {{session.save_path: sessions, date.timezone: UTC, output_buffering: 0, ffi.enable: 1}}, {pool}}}\n"
         ))
 }
 

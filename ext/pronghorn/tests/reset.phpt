@@ -32,6 +32,35 @@ class Wrapper
     public $context;
 }
 
+openlog('boot', LOG_PERROR, LOG_LOCAL1);
+
+/** What is written to stderr beside the log of the system. */
+function logged(): string
+{
+    $library = FFI::cdef('int open(const char *path, int flags, int mode); int dup(int of); int dup2(int of, int as); int close(int of);');
+    $path = ini_get('session.save_path') . '/logged-' . getmypid();
+    $stderr = $library->dup(2);
+    $file = $library->open($path, 01101, 0600); // to write, made anew
+    $library->dup2($file, 2);
+    syslog(LOG_INFO, 'x');
+    $library->dup2($stderr, 2);
+    $library->close($file);
+    $library->close($stderr);
+    $logged = file_get_contents($path);
+    unlink($path);
+
+    return $logged;
+}
+
+function hasDirectory(): bool
+{
+    try {
+        return readdir() !== false;
+    } catch (TypeError) {
+        return false;
+    }
+}
+
 /** Whether there is something to search in and for, and it is found. */
 function found(): bool
 {
@@ -72,6 +101,8 @@ function state(): array
         'connection' => connection_status() . ignore_user_abort(),
         'session' => [session_status(), session_id(), session_name(), session_get_cookie_params()['lifetime'], ini_get('session.save_handler'), $_SESSION ?? null],
         'headers' => [headers_list(), http_response_code()],
+        'directory' => hasDirectory(),
+        'log' => logged(),
     ];
     if (extension_loaded('mbstring')) {
         $state['mb'] = [mb_internal_encoding(), mb_http_output(), mb_language(), mb_substitute_character(), mb_detect_order()];
@@ -85,7 +116,10 @@ function state(): array
     }
 
     if (extension_loaded('mysqli')) {
-        $state['mysqli'] = (new mysqli_driver())->report_mode;
+        $state['mysqli'] = [(new mysqli_driver())->report_mode, mysqli_connect_errno(), mysqli_connect_error()];
+    }
+    if (function_exists('posix_setrlimit')) {
+        $state['limits'] = posix_getrlimit();
     }
     if (extension_loaded('pcntl')) {
         $state['alarm'] = pcntl_alarm(0);
@@ -128,6 +162,10 @@ $changes = [
     'connection' => function () { ignore_user_abort(true); },
     'session' => function () { session_name('other'); session_set_cookie_params(77); session_set_save_handler(new SessionHandler()); session_id('chosen'); session_start(); },
     'headers' => function () { header('X-A: 1'); http_response_code(404); },
+    'directory' => function () { $GLOBALS['opened'] = opendir(__DIR__); },
+    'directory of an object' => function () { dir(__DIR__); },
+    'log' => function () { openlog('call', LOG_PERROR | LOG_PID, LOG_LOCAL0); },
+    'log, closed' => function () { closelog(); },
     'shutdown function' => function () { register_shutdown_function(function () { ini_set('precision', '3'); chdir('/'); }); },
 ];
 if (extension_loaded('mbstring')) {
@@ -139,6 +177,30 @@ if (function_exists('mb_regex_encoding')) {
 }
 if (extension_loaded('mysqli')) {
     $changes['mysqli'] = function () { mysqli_report(MYSQLI_REPORT_OFF); };
+    $connections = [
+        'function' => fn () => mysqli_connect('localhost', '', '', '', 0, '/nowhere'),
+        'real function' => fn () => mysqli_real_connect(mysqli_init(), 'localhost', '', '', '', 0, '/nowhere'),
+        'object' => fn () => new mysqli('localhost', '', '', '', 0, '/nowhere'),
+        'object of a class' => fn () => new class ('localhost', '', '', '', 0, '/nowhere') extends mysqli {
+        },
+        'method' => fn () => (new mysqli())->connect('localhost', '', '', '', 0, '/nowhere'),
+        'real method' => fn () => (new mysqli())->real_connect('localhost', '', '', '', 0, '/nowhere'),
+    ];
+    foreach ($connections as $by => $connect) {
+        $changes["error of mysqli by a $by"] = function () use ($connect) {
+            try {
+                @$connect();
+            } catch (mysqli_sql_exception) {
+                mysqli_connect_errno() === 2002 || throw new Error('there is no error');
+            }
+        };
+    }
+}
+if (function_exists('posix_setrlimit')) {
+    $changes['limits'] = function () {
+        $hard = posix_getrlimit()['hard filesize'];
+        posix_setrlimit(POSIX_RLIMIT_FSIZE, 1 << 40, $hard === 'unlimited' ? POSIX_RLIMIT_INFINITY : $hard);
+    };
 }
 if (extension_loaded('pcntl')) {
     $changes['alarm'] = function () { pcntl_alarm(300); };
@@ -200,10 +262,13 @@ $tell($grown < 4096 * 16 ? 'no growth' : "$grown bytes more");
 foreach ($ask() as $of => $state) {
     $state === $boot[$of] || $tell("a thousand calls leave $of: ", json_encode($state));
 }
+// Who holds a directory reads on.
+$tell(is_resource($opened) && readdir($opened) !== false ? 'still open' : 'closed');
 $tell(json_encode([getenv('BOOT'), ini_get('precision'), date_default_timezone_get()]));
 ?>
 --EXPECT--
 {"ini":"10512M1PHPSESSID.:\/usr\/share\/php","time limit":"0"} Europe/Paris 1/false true
 3 draws
 no growth
+still open
 ["1","10","Europe\/Paris"]
