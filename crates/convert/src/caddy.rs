@@ -6,7 +6,7 @@ use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
     is_script, pattern, refusal, scripts, seconds, size,
 };
-use super::limits::limits;
+use super::limits::{NAMES, limits};
 use super::tree::{Tree, Value};
 
 /// More are no configuration that a person wrote.
@@ -31,6 +31,7 @@ pub(super) fn read(all: &[Directive], draft: &mut Draft) {
         !it.name.is_empty() && !is_other
     };
     draft.has_many |= all.iter().filter(is_site).count() > 1;
+    draft.moves_rewrites |= all.iter().any(moves_rewrites);
     let snippets: Vec<&Directive> = all.iter().filter(|it| it.name.starts_with('(')).collect();
     for block in all {
         if block.name.is_empty() {
@@ -151,6 +152,18 @@ fn global(block: &Directive, draft: &mut Draft) {
         }
     }
     draft.leave_out_unread(&block.inside, "it holds nowhere here");
+}
+
+/// Whether global options change which of `rewrite` and a statement that refuses comes first: Caddy
+/// rewrites before it refuses.
+fn moves_rewrites(block: &Directive) -> bool {
+    let mut options = block.inside.iter().filter(|_| block.name.is_empty());
+    options.any(|option| {
+        let moved = option.argument(0);
+        let is_block = ["handle", "handle_path", "route"].contains(&moved);
+        let refuses = is_block || NAMES.contains(&moved);
+        option.name == "order" && (moved == "rewrite" || refuses)
+    })
 }
 
 /// A worker of `FrankenPHP` takes its calls by a function of its own.
@@ -321,6 +334,7 @@ fn lead(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Arou
     };
     if !is_plain
         || !is_fixed
+        || status.is_none() && draft.moves_rewrites
         || !status.is_none_or(is_status)
         || matched.paths.iter().any(takes_target)
     {
@@ -339,8 +353,10 @@ fn lead(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Arou
         // A redirect leads to this very address, without the client's query.
         let end = status.map_or("", |_| "?");
         rule.set("path", expression).set("to", format!("{to}{end}"));
-        if let Some(status) = status {
-            rule.set("status", Value::Bare(status.to_owned()));
+        match status {
+            Some(status) => _ = rule.set("status", Value::Bare(status.to_owned())),
+            // Caddy rewrites before it refuses, also what another statement closes.
+            None => _ = rule.set("unless_refused", false),
         }
         if !accepts_rule(&rule) {
             return false;

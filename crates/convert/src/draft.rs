@@ -46,6 +46,8 @@ pub(super) struct Draft {
     pub(super) closes_for_all: bool,
     /// There is more than one site.
     pub(super) has_many: bool,
+    /// Options of a Caddyfile move rewrites, or what refuses, from their usual places.
+    pub(super) moves_rewrites: bool,
     /// A site of the file has TLS.
     pub(super) has_tls: bool,
     pub(super) sites: Vec<Site>,

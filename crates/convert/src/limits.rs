@@ -5,7 +5,7 @@ use super::directive::Directive;
 use super::tree::Tree;
 
 /// In small letters: some servers do not tell the case of letters apart.
-const NAMES: &[&str] = &[
+pub(super) const NAMES: &[&str] = &[
     // nginx
     "deny",
     "allow",

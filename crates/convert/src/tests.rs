@@ -70,14 +70,11 @@ fn converted(name: &str, text: &str) -> Converted {
     let file = directory.join(name);
     std::fs::write(&file, text).unwrap();
     let converted = convert(&[file]).unwrap();
-    // Caddy's own rules lead closed paths elsewhere: what they do not lead is closed.
-    if !name.ends_with("Caddyfile") {
-        expect_nothing_opened(&converted.yaml);
-    }
+    expect_nothing_opened(&converted.yaml);
     converted
 }
 
-/// Rules that are made leave to the routes what was closed there.
+/// Rules that are made leave to the routes what was closed there, or say that they open it.
 fn expect_nothing_opened(yaml: &str) {
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
     let resolved = loaded.resolve_with(Severity::Warning, |t| {
@@ -1947,6 +1944,33 @@ fn what_a_caddyfile_leads_elsewhere_is_led_there_or_closed() {
         ),
         (caddy_site("rewrite /private/* /index.php"), PRIVATE, ""),
         (caddy_site("rewrite /private/* /none.txt"), PRIVATE, ""),
+        // Caddy rewrites before it refuses, if no option says otherwise.
+        (
+            caddy_site("respond /private/* 403\nrewrite /private/a /index.php"),
+            "{path: \"^/private/a$\", to: /index.php, unless_refused: false}",
+            "",
+        ),
+        (
+            caddy_site("rewrite /old /index.php"),
+            "{path: \"^/old$\", to: /index.php}",
+            "",
+        ),
+        (
+            snippet(
+                "{\norder handle_path first\n}\n",
+                "rewrite /private/* /index.php",
+            ),
+            PRIVATE,
+            "rewrite /private/*",
+        ),
+        (
+            snippet(
+                "{\norder php_server before file_server\n}\n",
+                "rewrite /private/* /a.php",
+            ),
+            "to: /a.php, unless_refused: false",
+            "",
+        ),
         (
             caddy_site("redir /private/* /other{uri}"),
             PRIVATE,
