@@ -28,6 +28,7 @@ mod opened;
 mod phases;
 mod plugin;
 mod pool_metrics;
+mod rate_limit;
 mod record;
 mod route_names;
 mod router;

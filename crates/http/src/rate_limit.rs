@@ -1,5 +1,4 @@
-//! `rate_limit`, and `rate_limiter` as RoadRunner 3 has it: so many requests of one client in a
-//! time, and so many at once.
+//! So many requests of one client in a time, and so many at once: of all requests, or of a route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +8,11 @@ use pronghorn_config::show_duration;
 use pronghorn_serve::{Exchange, Handled, Handler, Household, Request, Response};
 use tokio::time::Instant;
 
-use super::parts::Parts;
 use crate::limiter::Limiter;
 use crate::settings::{RateKey, RateLimitSettings, Refusal};
 
-struct RateLimit {
-    next: Arc<dyn Handler>,
+/// A limit of requests, and what clients have sent so far.
+pub(crate) struct RateLimit {
     limiter: Limiter,
     by: RateKey,
     refusal: Refusal,
@@ -23,50 +21,25 @@ struct RateLimit {
     refused: LogThrottle,
 }
 
-pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
-    limited(next, parts.settings.rate_limit.as_ref())
-}
-
-pub(super) fn limiter_around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
-    limited(next, parts.settings.rate_limiter.as_ref())
+/// A handler that gets no more requests than a limit lets through.
+struct Limited {
+    next: Arc<dyn Handler>,
+    limit: Arc<RateLimit>,
 }
 
 /// Puts a limit around a handler, if there is one.
-pub fn limited(next: Arc<dyn Handler>, settings: Option<&RateLimitSettings>) -> Arc<dyn Handler> {
-    let Some(settings) = settings else {
-        return next;
-    };
-    Arc::new(RateLimit {
-        next,
-        limiter: Limiter::new(settings.rate, settings.burst),
-        by: settings.by.clone(),
-        refusal: settings.refusal,
-        per: settings.rate.per,
-        started: Instant::now(),
-        refused: LogThrottle::default(),
-    })
+pub(crate) fn limited(next: Arc<dyn Handler>, limit: Option<Arc<RateLimit>>) -> Arc<dyn Handler> {
+    match limit {
+        Some(limit) => Arc::new(Limited { next, limit }),
+        None => next,
+    }
 }
 
-impl Handler for RateLimit {
+impl Handler for Limited {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let tag = match self.tag(&request) {
-            Client::Known(tag) => tag,
-            Client::Unknown => return self.next.handle(request, exchange),
-            Client::Unnamed => return self.refuse(400, None),
-        };
-        let now = request.accepted.saturating_duration_since(self.started);
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        match self.limiter.take(tag, now) {
+        match self.limit.count(&request) {
             Ok(()) => self.next.handle(request, exchange),
-            Err(wait) => {
-                if let Some(requests) = self.refused.should_log() {
-                    tracing::warn!(
-                        target: "http", requests, remote_address = %request.peer.address, URI = request.shown_target(),
-                        "requests refused: a client has sent too many in {}", show_duration(self.per)
-                    );
-                }
-                self.refuse(429, Some(wait.div_ceil(1_000_000_000).max(1)))
-            }
+            Err(refusal) => Box::pin(std::future::ready(refusal)),
         }
     }
 }
@@ -81,6 +54,41 @@ enum Client {
 }
 
 impl RateLimit {
+    pub(crate) fn new(settings: &RateLimitSettings) -> Self {
+        Self {
+            limiter: Limiter::new(settings.rate, settings.burst),
+            by: settings.by.clone(),
+            refusal: settings.refusal,
+            per: settings.rate.per,
+            started: Instant::now(),
+            refused: LogThrottle::default(),
+        }
+    }
+
+    /// Counts a request of a client.
+    ///
+    /// # Errors
+    ///
+    /// The answer to one that is too many.
+    pub(crate) fn count(&self, request: &Request) -> Result<(), Response> {
+        let tag = match self.tag(request) {
+            Client::Known(tag) => tag,
+            Client::Unknown => return Ok(()),
+            Client::Unnamed => return Err(self.refuse(400, None)),
+        };
+        let now = request.accepted.saturating_duration_since(self.started);
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.limiter.take(tag, now).map_err(|wait| {
+            if let Some(requests) = self.refused.should_log() {
+                tracing::warn!(
+                    target: "http", requests, remote_address = %request.peer.address, URI = request.shown_target(),
+                    "requests refused: a client has sent too many in {}", show_duration(self.per)
+                );
+            }
+            self.refuse(429, Some(wait.div_ceil(1_000_000_000).max(1)))
+        })
+    }
+
     fn tag(&self, request: &Request) -> Client {
         let by_address = || {
             let address = request.peer.address.ip().map(Household::of)?;
@@ -99,7 +107,7 @@ impl RateLimit {
         tag.map_or(Client::Unknown, Client::Known)
     }
 
-    fn refuse<'a>(&self, status: u16, retry_after: Option<u64>) -> Handled<'a> {
+    fn refuse(&self, status: u16, retry_after: Option<u64>) -> Response {
         let mut response = match self.refusal {
             Refusal::Ours => Response::status_only(status),
             Refusal::RoadRunners => {
@@ -116,6 +124,6 @@ impl RateLimit {
         if let Some(seconds) = retry_after {
             response.fields.push("Retry-After", seconds.to_string());
         }
-        Box::pin(std::future::ready(response))
+        response
     }
 }

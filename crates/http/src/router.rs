@@ -7,33 +7,79 @@ use pronghorn_base::LogThrottle;
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
 use crate::basic_auth::{BasicAuth, guarded};
+use crate::rate_limit::{RateLimit, limited};
 use crate::routes::{Ambiguous, Asked, Routes};
 
 /// Asks the routes who answers a request.
-pub struct Router(pub(crate) Routes<Routed>);
+pub struct Router {
+    routes: Routes<Routed>,
+    /// Some of them limit the rate of requests.
+    has_limits: bool,
+}
 
-/// The handler of a route, with its guard.
+/// The handler of a route, with its guard and its limit.
 #[derive(Clone)]
 pub(crate) struct Routed {
-    /// Asks for the password first, if there is one.
+    /// Asks for the password first, if there is one, and counts then.
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) guard: Option<Arc<BasicAuth>>,
+    limit: Option<Arc<RateLimit>>,
 }
 
 impl Routed {
-    pub(crate) fn new(handler: Arc<dyn Handler>, guard: Option<Arc<BasicAuth>>) -> Self {
+    pub(crate) fn new(
+        handler: Arc<dyn Handler>,
+        guard: Option<Arc<BasicAuth>>,
+        limit: Option<Arc<RateLimit>>,
+    ) -> Self {
         Self {
-            handler: guarded(handler, guard.clone()),
+            handler: guarded(limited(handler, limit.clone()), guard.clone()),
             guard,
+            limit,
         }
+    }
+
+    fn has_limit(&self, limit: &Arc<RateLimit>) -> bool {
+        self.limit
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, limit))
+    }
+}
+
+impl Router {
+    pub(crate) fn new(routes: Routes<Routed>, has_limits: bool) -> Self {
+        Self { routes, has_limits }
+    }
+
+    /// The handler for a request, which the limit of the path that its client has sent lets
+    /// through, too: a rule of `http.rewrite` takes it away from nobody.
+    fn route(&self, request: &Request) -> Result<&dyn Handler, Response> {
+        let pick = |path| {
+            let asked = Asked {
+                path,
+                ..asked(request)
+            };
+            let picked = self.routes.pick(&asked);
+            picked.map_err(|Ambiguous| ambiguous(request))
+        };
+        let (path, (sent, _)) = (request.head.path(), request.head.received_target());
+        let routed = pick(path)?;
+        // A script's own redirect within the server is no second request of the client.
+        if self.has_limits && path != sent && request.redirects == 0 {
+            let limit = pick(sent)?.limit.as_ref();
+            if let Some(limit) = limit.filter(|limit| !routed.has_limit(limit)) {
+                limit.count(request)?;
+            }
+        }
+        Ok(&*routed.handler)
     }
 }
 
 impl Handler for Router {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        match self.0.pick(&asked(&request)) {
-            Ok(routed) => routed.handler.handle(request, exchange),
-            Err(Ambiguous) => Box::pin(ready(ambiguous(&request))),
+        match self.route(&request) {
+            Ok(handler) => handler.handle(request, exchange),
+            Err(refusal) => Box::pin(ready(refusal)),
         }
     }
 }
@@ -78,12 +124,13 @@ impl OwnRouter {
         let Some(router) = self.0.get().and_then(Weak::upgrade) else {
             return Ok(request);
         };
-        let closing = router.0.closing(&asked(&request), path).cloned();
+        let closing = router.routes.closing(&asked(&request), path).cloned();
         match closing {
             None => Ok(request),
             Some(Routed {
                 guard: None,
                 handler,
+                ..
             }) => Err(handler.handle(request, exchange).await),
             Some(Routed {
                 guard: Some(guard), ..

@@ -427,6 +427,35 @@ fn paths_are_rewritten_and_redirected() {
 }
 
 #[test]
+fn a_rewrite_takes_no_limit_from_the_path_of_the_client() {
+    let server = Server::start(site(
+        "  middleware: [rewrite]
+  rewrite:
+  - {path: '^/(login|about)$', to: '/show?page={1}'}
+  - {path: '^/show/(.*)$', to: '/show?page={1}'}
+  routes:
+  - {path: /login, rate_limit: {rate: 1/h}}
+  - {path: [/show, '/show/*'], rate_limit: {rate: 5/h}}
+",
+    ));
+    for (path, status) in [
+        ("/login", 200),
+        ("/login", 429),
+        ("/%6Cogin?a", 429),
+        // The limit of the new path holds, too, and counts once where both are one.
+        ("/about", 200),
+        ("/show/a", 200),
+        ("/show/b", 200),
+        ("/show", 200),
+        ("/show/c", 429),
+        ("/about", 429),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_rule_leaves_to_a_route_what_that_refuses() {
     let server = Server::start(site(
         "  middleware: [rewrite]

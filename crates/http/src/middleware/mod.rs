@@ -28,7 +28,6 @@ use std::sync::Arc;
 use pronghorn_serve::Handler;
 
 pub use parts::{Parts, Unusable};
-pub use rate_limit::limited;
 
 use crate::coding::Coding;
 use crate::settings::middleware::Middleware;

@@ -43,6 +43,7 @@ use crate::files::FileCaches;
 use crate::local_redirects::{LocalRedirects, Redirecting};
 use crate::middleware::{self, Parts, Unusable};
 use crate::pool_metrics::PoolMetrics;
+use crate::rate_limit::RateLimit;
 use crate::route_names::RouteNames;
 use crate::router::{OwnRouter, Refusing, Routed, Router};
 use crate::scripts::{Mount, Scripts};
@@ -498,12 +499,14 @@ impl HttpResources {
         let scripts: Vec<_> = scripts.map(String::as_str).collect();
         let routes = settings.compile(&scripts, |route| {
             let handler = self.behind(route, settings, pools, &behind);
-            Routed::new(handler, guards.of(route))
+            let limit = route.rate_limit.as_ref().map(RateLimit::new);
+            Routed::new(handler, guards.of(route), limit.map(Arc::new))
         });
         let innermost = match routes.only() {
             Some(only) => only.handler.clone(),
             None => {
-                let router = Arc::new(Router(routes));
+                let has_limits = settings.routes.iter().any(|it| it.rate_limit.is_some());
+                let router = Arc::new(Router::new(routes, has_limits));
                 behind.own_router.set(&router);
                 router
             }
@@ -674,8 +677,7 @@ impl HttpResources {
                 reloads: settings.development.reload,
             });
         }
-        let handler = self.beside_pools.put(handler);
-        middleware::limited(handler, route.rate_limit.as_ref())
+        self.beside_pools.put(handler)
     }
 }
 
