@@ -15,6 +15,7 @@ mod fastcgi;
 mod measured;
 mod output;
 mod php;
+mod process_output;
 mod program;
 mod spec;
 mod warm;

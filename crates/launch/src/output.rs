@@ -11,6 +11,9 @@ use pronghorn_pool::{CallDetails, Extent, LastWords, Payload, PhpMessage, Quote,
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::process_output::{LONGEST_REST, ProcessOutput};
 
 /// As much of what is printed before a worker is up is kept; PHP's longest traces fit.
 const TRANSCRIPT: usize = 64 << 10;
@@ -18,9 +21,6 @@ const TRANSCRIPT: usize = 64 << 10;
 const LONGEST_LINE: usize = 64 << 10;
 /// How long the rest of a message of PHP is waited for: it writes all of it at once.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
-/// How long the output of a process is waited for after its end. All it wrote is there already;
-/// whatever else holds the pipe open may write on, and nobody listens.
-const AFTER_THE_END: Duration = Duration::from_millis(100);
 
 /// The streams of a transcript, by the name that records have.
 const BOTH: &str = "stdout and stderr";
@@ -240,30 +240,34 @@ impl Message {
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     tasks: JoinSet<()>,
+    /// The process has ended.
+    end: CancellationToken,
 }
 
 impl Readers {
     pub(crate) fn read(&mut self, pipe: OwnedFd, output: Output) -> std::io::Result<()> {
-        let pipe = pipe::Receiver::from_owned_fd(pipe)?;
+        let pipe = ProcessOutput::new(pipe, &self.end)?;
         self.tasks.spawn(read_lines(pipe, Vec::new(), output));
         Ok(())
     }
 
     /// Goes on with a pipe that was read for other reasons before.
     pub(crate) fn go_on(&mut self, pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
+        let pipe = ProcessOutput::of(pipe, &self.end);
         self.tasks.spawn(read_lines(pipe, before, output));
     }
 
     /// After the end of the process: the rest of what it said.
     pub(crate) async fn finish(&mut self) {
+        self.end.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(AFTER_THE_END, all).await.is_err() {
+        if tokio::time::timeout(LONGEST_REST, all).await.is_err() {
             self.tasks.shutdown().await;
         }
     }
 }
 
-async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
+async fn read_lines(mut pipe: ProcessOutput, before: Vec<u8>, output: Output) {
     let mut lines = Lines::new(before, output);
     loop {
         lines.take();

@@ -15,14 +15,14 @@ use pronghorn_process::{
 };
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::net::unix::pipe::Receiver;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::process_output::{LONGEST_REST, ProcessOutput};
 
 /// A longer line is told in several.
 const LONGEST_LINE: u64 = 8 << 10;
-/// How long its output is read after its end: all that it wrote is there already.
-const AFTER_THE_END: Duration = Duration::from_millis(100);
 /// How long a program that was killed is waited for: it ends at once, but for one that waits for a
 /// disk.
 const AFTER_THE_KILL: Duration = Duration::from_secs(2);
@@ -156,11 +156,11 @@ impl Program {
             (OutputStream::Out, child.stdout.take()),
             (OutputStream::Err, child.stderr.take()),
         ];
-        let mut readers = JoinSet::new();
+        let (mut readers, end) = (JoinSet::new(), CancellationToken::new());
         for (stream, output) in outputs {
             if let Some(output) = output {
                 let pid = child.process.pid();
-                let output = Receiver::from_owned_fd(output)?;
+                let output = ProcessOutput::new(output, &end)?;
                 readers.spawn(read(output, pid, stream, hear.clone()));
             }
         }
@@ -168,6 +168,7 @@ impl Program {
             process: child.process,
             started,
             readers,
+            end,
         })
     }
 
@@ -195,6 +196,8 @@ pub struct RunningProgram {
     process: Process,
     started: Option<Started>,
     readers: JoinSet<()>,
+    /// It has ended.
+    end: CancellationToken,
 }
 
 /// How a program came to its end.
@@ -258,8 +261,8 @@ impl RunningProgram {
                 self.process.wait_with_group().await
             }
         };
-        // Something that still runs may hold them open: nobody listens to that.
-        _ = timeout(AFTER_THE_END, async {
+        self.end.cancel();
+        _ = timeout(LONGEST_REST, async {
             while self.readers.join_next().await.is_some() {}
         })
         .await;
@@ -307,7 +310,7 @@ impl Drop for Started {
 /// Lines after which others on the thread have a turn.
 const LINES_OF_A_TURN: u64 = 64;
 
-async fn read(output: Receiver, pid: u32, stream: OutputStream, hear: impl Hear) {
+async fn read(output: ProcessOutput, pid: u32, stream: OutputStream, hear: impl Hear) {
     let tell = |line: &[u8]| hear.hear(SaidLine { pid, stream, line });
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -429,6 +432,39 @@ mod tests {
                 .is_err()
                 .then_some(())
         });
+    }
+
+    /// Hears a line in a second.
+    #[derive(Clone)]
+    struct SlowHearer(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl Hear for SlowHearer {
+        fn hear(&self, said: SaidLine<'_>) {
+            lock(&self.0).push(said.line.to_vec());
+        }
+
+        fn waits_for(&self) -> Option<BoxFuture<'_, ()>> {
+            Some(Box::pin(tokio::time::sleep(Duration::from_secs(1))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_words_are_heard_however_long_that_takes() {
+        let script = "printf '1\n2\n3\n4'; sleep 1000 &";
+        let (heard, directory) = (SlowHearer(Arc::default()), Directory::new());
+        let program = Program {
+            leftovers: Leftovers::Stay,
+            ..shell(script, &directory, SOON)
+        };
+        let spawner = Spawner::start().unwrap();
+        let running = program.start(&spawner, Limits::default(), heard.clone());
+        let running = running.await.unwrap();
+        let group = rustix::process::Pid::from_raw(running.pid().cast_signed()).unwrap();
+        running.finish().await.unwrap();
+        let heard = lock(&heard.0).concat();
+        assert_eq!(heard, b"1\n2\n3\n4");
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL)
+            .expect("it goes on");
     }
 
     #[tokio::test]
