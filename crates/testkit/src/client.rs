@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net::SendFlags;
+
 use crate::PATIENCE;
 
 /// One connection to a server.
@@ -92,6 +94,14 @@ impl Connection {
         self.stream
             .shutdown(Shutdown::Write)
             .expect("the connection is open");
+    }
+
+    /// Sends bytes and says in the same packet that nothing more comes.
+    pub fn finish_with(&self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        let sent = rustix::net::send(&self.stream, bytes, SendFlags::MORE);
+        assert_eq!(sent, Ok(bytes.len()), "the kernel has room");
+        self.finish_sending();
     }
 
     /// Closes the connection of a client that has waited for its reply and gives up. A client that

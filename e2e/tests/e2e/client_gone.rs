@@ -144,9 +144,20 @@ fn a_request_that_is_not_complete_does_not_run_nor_one_that_is_to_be_dropped() {
 /// `nc -N`, and libraries that say at once that they send nothing more.
 #[test]
 fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that_it_left() {
-    const FLUSHES: &str =
-        r"<?php for ($i = 0; $i < 5; $i++) { echo 'x'; flush(); usleep(50_000); } echo 'end';";
-    const BODY: &str = "<?php usleep(200_000); echo strlen(file_get_contents('php://input'));";
+    // A script says that it runs, and waits until the client has closed its side.
+    const RUNS: &str = r#"<?php
+        $root = dirname(__DIR__);
+        file_put_contents("$root/runs", '');
+        for ($i = 0; is_file("$root/wait") && $i < 6000; $i++) {
+            usleep(10_000);
+            clearstatcache();
+        }
+    "#;
+    const SLOW: &str = "<?php require 'runs.php'; usleep(200_000); echo 'slow';";
+    const FLUSHES: &str = "<?php require 'runs.php';
+        for ($i = 0; $i < 5; $i++) { echo 'x'; flush(); usleep(50_000); } echo 'end';";
+    const BODY: &str =
+        "<?php require 'runs.php'; usleep(200_000); echo strlen(file_get_contents('php://input'));";
     const HEAD: &str = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
     for pool in [
         "mode: classic, php: 'PHP'",
@@ -154,8 +165,11 @@ fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that
         "mode: fastcgi, fastcgi: {php_fpm: FPM}",
     ] {
         let site = site(pool)
+            .file("public/runs.php", RUNS)
+            .file("public/slow.php", SLOW)
             .file("public/flushes.php", FLUSHES)
             .file("public/body.php", BODY);
+        let (runs, wait) = (site.path("runs"), site.path("wait"));
         let server = Server::start(site);
         let requests = [
             (format!("GET /slow.php {HEAD}\r\n"), "slow"),
@@ -166,33 +180,37 @@ fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that
             ),
             ("GET /slow.php HTTP/1.0\r\n\r\n".to_owned(), "slow"),
             (
-                "GET /slow.php?ms=200 HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
+                "GET /slow.php HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
                 "slow",
             ),
         ];
         // The first call of a process that starts waits longer than a client may close its side
         // early.
-        assert_eq!(server.get("/slow.php?ms=1").text(), "slow");
+        assert_eq!(server.get("/slow.php").text(), "slow");
         for (request, end) in &requests {
-            for pause in [0, 100] {
+            for at_once in [true, false] {
                 let mut connection = server.connect();
-                connection.send(request);
-                std::thread::park_timeout(Duration::from_millis(pause));
-                connection.finish_sending();
+                if at_once {
+                    connection.finish_with(request);
+                } else {
+                    std::fs::remove_file(&runs).expect("one ran before");
+                    std::fs::write(&wait, "").unwrap();
+                    connection.send(request);
+                    wait_for("the script to run", || runs.exists().then_some(()));
+                    connection.finish_sending();
+                    std::fs::remove_file(&wait).unwrap();
+                }
                 let said = String::from_utf8(connection.rest()).unwrap();
-                assert!(
-                    said.starts_with("HTTP/1.1 200 "),
-                    "{pool} {request:?} {pause}: {said:?}"
-                );
+                let shown = format!("{pool} {request:?} {at_once}: {said:?}");
+                assert!(said.starts_with("HTTP/1.1 200 "), "{shown}");
                 let whole = said.trim_end_matches("\r\n0\r\n\r\n");
-                assert!(whole.ends_with(end), "{pool} {request:?} {pause}: {said:?}");
+                assert!(whole.ends_with(end), "{shown}");
             }
         }
         let mut slow_body = server.connect();
         slow_body.send(format!("POST /body.php {HEAD}Content-Length: 4\r\n\r\nbo"));
         std::thread::park_timeout(Duration::from_millis(50));
-        slow_body.send("dy");
-        slow_body.finish_sending();
+        slow_body.finish_with("dy");
         let said = slow_body.rest();
         let told = String::from_utf8_lossy(&said);
         assert!(said.ends_with(b"4"), "{pool}: {told:?}\n{}", server.log());

@@ -58,9 +58,9 @@ const UNWANTED_BODY: u64 = 256 << 10;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
-/// A client that closes its sending side with its request, or so soon behind it, wants the answer
-/// all the same (RFC 9112, section 9.6), if somebody is at work on it by then. Else it has left, as
-/// for nginx: the two can't be told apart.
+/// A client that closes its sending side with its request, however late that is seen, or so soon
+/// behind it, wants the answer all the same (RFC 9112, section 9.6), if somebody is at work on it
+/// by then. Else it has left, as for nginx: the two can't be told apart.
 const HALF_CLOSE: Duration = Duration::from_millis(3);
 
 pub(crate) struct Http1 {
@@ -100,6 +100,8 @@ pub(crate) struct Http1 {
     accepted: Duration,
     /// When that was seen.
     ended: Option<Duration>,
+    /// Whether the client was still there once its request was complete.
+    is_behind: bool,
     /// Watches for the client's end, while more was sent ahead than is read.
     end_watch: Option<Box<EndWatch>>,
     /// Whether somebody is at work on the answer, and can be told to stop.
@@ -193,6 +195,7 @@ impl Http1 {
             has_ended: false,
             accepted: Duration::ZERO,
             ended: None,
+            is_behind: false,
             end_watch: None,
             begun: None,
             is_gone: false,
@@ -283,6 +286,7 @@ impl Http1 {
         self.owes_continue = head.expects_continue();
         self.accepted = accepted;
         self.begun = None;
+        self.is_behind = false;
         self.end_watch = None;
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
@@ -503,8 +507,14 @@ impl Http1 {
 
     /// Whether a client that sends nothing more has left, or still takes the answer.
     fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let opened = self.opened;
-        let ended = *self.ended.get_or_insert_with(|| opened.elapsed());
+        let (opened, is_behind, accepted) = (self.opened, self.is_behind, self.accepted);
+        let ended = *self.ended.get_or_insert_with(|| {
+            if is_behind {
+                opened.elapsed()
+            } else {
+                accepted
+            }
+        });
         let is_soon = ended < self.accepted + HALF_CLOSE;
         match self.begun {
             Some(can_be_told) => Poll::Ready(can_be_told && !is_soon),
@@ -1001,6 +1011,7 @@ impl Exchange for Http1 {
                 Some(Received::Body(len)) => {
                     self.owes_continue = false;
                     self.accepted = now;
+                    self.is_behind = false;
                     return Poll::Ready(Ok(Some(self.input.split_to(len).freeze())));
                 }
                 Some(Received::End) => return Poll::Ready(Ok(None)),
@@ -1057,6 +1068,7 @@ impl Exchange for Http1 {
                     self.half_closed = true;
                 }
                 Poll::Pending => {
+                    self.is_behind = true;
                     self.release_input();
                     return Poll::Pending;
                 }
