@@ -416,6 +416,15 @@ impl Server {
         })
     }
 
+    /// The same with one that compiles, which takes minutes on a machine that does so for others.
+    pub fn build_by(mut command: Command, site: &Site, arguments: &[&str]) -> Ended {
+        const OF_A_BUILD: Duration = Duration::from_mins(10);
+        Self::run_within(OF_A_BUILD, site, |mark| {
+            command.args(arguments);
+            on_site(command, site, mark)
+        })
+    }
+
     /// Runs it with another search path.
     pub fn run_with_path(site: &Site, arguments: &[&str], path: &str) -> Ended {
         Self::run_to_end(site, |mark| {
@@ -442,8 +451,12 @@ impl Server {
     }
 
     fn run_to_end(site: &Site, command: impl FnOnce(&str) -> Command) -> Ended {
+        Self::run_within(PATIENCE, site, command)
+    }
+
+    fn run_within(limit: Duration, site: &Site, command: impl FnOnce(&str) -> Command) -> Ended {
         let mark = next_mark();
-        let ended = ended(command(&mark));
+        let ended = ended_within(limit, command(&mark));
         assert_nothing_left(&mark, site.folder());
         ended
     }
@@ -767,8 +780,12 @@ fn spawn(mut command: Command) -> (Child, Output, Output) {
 
 /// Runs a command to its end.
 fn ended(command: Command) -> Ended {
+    ended_within(PATIENCE, command)
+}
+
+fn ended_within(limit: Duration, command: Command) -> Ended {
     let (mut child, stdout, stderr) = spawn(command);
-    let status = wait(&mut child, "the command to end");
+    let status = wait_within(limit, &mut child, "the command to end");
     Ended {
         code: status.code(),
         stdout: settled(&stdout),
@@ -854,14 +871,18 @@ fn address_after(words: &str, said: &str) -> Option<SocketAddr> {
 }
 
 fn wait(child: &mut Child, what: &str) -> ExitStatus {
+    wait_within(PATIENCE, child, what)
+}
+
+fn wait_within(limit: Duration, child: &mut Child, what: &str) -> ExitStatus {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().expect("it can be waited for") {
             return status;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > limit {
             _ = child.kill();
-            panic!("waited {PATIENCE:?} for {what}");
+            panic!("waited {limit:?} for {what}");
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -81,8 +81,7 @@ fn a_build_is_made_and_found_and_used() {
         binary,
     };
 
-    machine
-        .run(&["extension", "install"])
+    Server::build_by(machine.command(), &machine.site, &["extension", "install"])
         .assert_said(&["builds/pronghorn-", "will use it"]);
     let built = machine.run(&["extension", "status", "--json"]);
     assert_eq!(built.code, Some(0), "{}", built.stdout);
@@ -260,7 +259,8 @@ fn what_stands_in_the_way_is_said_with_what_to_type() {
     assert!(!machine.site.path("builds").exists());
 
     let new = machine.php("new/php", "s/8\\.[0-9.]*/8.9.1/");
-    let ended = install(&new);
+    let install = ["extension", "install", "--php", &new];
+    let ended = Server::build_by(machine.command(), &machine.site, &install);
     assert!(
         ended.stderr.contains("PHP 8.9.1 is newer than Pronghorn"),
         "{}",
