@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
@@ -122,7 +122,31 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => poll_text(stream, cx, buffer),
+        }
+    }
+}
+
+/// Reads what one read of the socket gives, and tells the socket of it: tokio-rustls would read
+/// from it until the buffer is full.
+fn poll_text(
+    stream: &mut TlsStream<TlsSocket>,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    loop {
+        let text = ready!(Pin::new(&mut *stream).poll_fill_buf(cx))?;
+        let len = text.len().min(buffer.remaining());
+        buffer.put_slice(text.get(..len).unwrap_or_default());
+        Pin::new(&mut *stream).consume(len);
+        let (socket, session) = stream.get_mut();
+        if len == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        socket.gave();
+        // Else more is decrypted already.
+        if session.wants_read() || buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The socket below TLS, with a limit on what a client sends before the end of the handshake.
+//! The socket below TLS, with a limit on what a client sends that comes to nothing.
 //!
-//! rustls joins the parts of a message, up to 64 KB, before it looks at them. Clients have no use
-//! for that much: their messages are short.
+//! rustls joins the parts of a handshake message, up to 64 KB, before it looks at them, and keeps
+//! them as long as the connection lives. Clients have no use for that much: what they send during a
+//! handshake is short, and after it each record gives some text.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,24 +16,29 @@ use tokio::net::TcpStream;
 const HANDSHAKE: usize = 16 << 10;
 /// The same where clients show certificates: as long as rustls takes them.
 const HANDSHAKE_WITH_CERTIFICATES: usize = 64 << 10;
+/// Bytes of records without a text: the longest record, 18 KB as rustls takes it (RFC 5246,
+/// section 6.2.3), and messages about keys before it. A client may send them right behind its
+/// handshake, and rustls reads on until one has given its text.
+const RECORDS: usize = 20 << 10;
 
 /// A socket below TLS.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
     stream: TcpStream,
-    /// Bytes that may come until the handshake has ended; `None` after it.
-    left: Option<usize>,
+    /// Bytes that may come before some have given a text, or the end of the handshake.
+    left: usize,
 }
 
 impl TlsSocket {
     pub(crate) fn new(stream: TcpStream, asks_for_certificates: bool) -> Self {
+        let handshake = if asks_for_certificates {
+            HANDSHAKE_WITH_CERTIFICATES
+        } else {
+            HANDSHAKE
+        };
         Self {
             stream,
-            left: Some(if asks_for_certificates {
-                HANDSHAKE_WITH_CERTIFICATES
-            } else {
-                HANDSHAKE
-            }),
+            left: handshake + RECORDS,
         }
     }
 
@@ -40,9 +46,9 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// The handshake has ended.
-    pub(crate) fn end_handshake(&mut self) {
-        self.left = None;
+    /// The bytes so far have given some text, or the end of the handshake.
+    pub(crate) fn gave(&mut self) {
+        self.left = RECORDS;
     }
 }
 
@@ -52,15 +58,14 @@ impl AsyncRead for TlsSocket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // The limit is looked at before a read: one may bring the end of a handshake, and more.
-        if self.left == Some(0) {
-            let why = "the client's messages of the handshake are too long";
+        if self.left == 0 {
+            let why = "the client sends more of TLS than its messages have";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = buffer.filled().len() - before;
-        self.left = self.left.map(|left| left.saturating_sub(read));
+        self.left = self.left.saturating_sub(read);
         Poll::Ready(Ok(()))
     }
 }

@@ -171,7 +171,7 @@ impl Tls {
         let socket = TlsSocket::new(stream, self.asks);
         match TlsAcceptor::from(self.config.clone()).accept(socket).await {
             Ok(mut stream) => {
-                stream.get_mut().0.end_handshake();
+                stream.get_mut().0.gave();
                 Accepted::Tls(Box::new(stream))
             }
             Err(error) => {
@@ -210,6 +210,11 @@ pub(crate) fn chose_http2(stream: &TlsStream<TlsSocket>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use rcgen::CertifiedKey;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
@@ -241,12 +246,104 @@ mod tests {
         let record = [&[RECORD, 3, 1, 0x3f, 0xf0][..], &[0; 0x3ff0]].concat();
         let mut hello = record.clone();
         hello[5..9].copy_from_slice(&[1, 0, 0xff, 0]);
-        client.write_all(&[hello, record].concat()).await.unwrap();
+        let sent = [&hello[..], &record, &record].concat();
+        client.write_all(&sent).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let start = Instant::now();
         assert!(matches!(tls.accept(stream, &peer()).await, Accepted::Gone));
         assert!(start.elapsed() < HANDSHAKE / 2);
         drop(client);
+    }
+
+    /// As a part of a message about keys that never ends, of which rustls would keep 64 KB.
+    #[tokio::test]
+    async fn what_gives_no_text_is_limited_and_what_does_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut socket = TlsSocket::new(stream, false);
+        let mut buffer = vec![0; 8 << 10];
+        for _ in 0..10 {
+            client.write_all(&buffer).await.unwrap();
+            socket.read_exact(&mut buffer).await.unwrap();
+            socket.gave();
+        }
+        client.write_all(&[0; 24 << 10]).await.unwrap();
+        let mut rest = vec![0; 4 << 10];
+        let error = loop {
+            if let Err(error) = socket.read_exact(&mut rest).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+    }
+
+    /// As curl sends the head of a request and the beginning of its body.
+    #[tokio::test]
+    async fn the_longest_record_may_come_with_the_end_of_the_handshake() {
+        const LONGEST: usize = 16 << 10;
+        let (tls, mut session) = made_pair();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let serves = async {
+            let Accepted::Tls(mut stream) = tls.accept(stream, &peer()).await else {
+                panic!("hands are shaken");
+            };
+            stream.read_exact(&mut [0; LONGEST]).await.unwrap();
+        };
+        let asks = async {
+            let mut sent = Vec::new();
+            session.write_tls(&mut sent).unwrap();
+            client.write_all(&sent).await.unwrap();
+            let mut part = [0; 4 << 10];
+            while session.is_handshaking() {
+                let len = client.read(&mut part).await.unwrap();
+                let mut received = &part[..len];
+                while !received.is_empty() {
+                    session.read_tls(&mut received).unwrap();
+                    session.process_new_packets().unwrap();
+                }
+            }
+            session.writer().write_all(&[b'x'; LONGEST]).unwrap();
+            sent.clear();
+            while session.wants_write() {
+                session.write_tls(&mut sent).unwrap();
+            }
+            client.write_all(&sent).await.unwrap();
+        };
+        tokio::join!(serves, asks);
+    }
+
+    /// A server, and a client that trusts it.
+    fn made_pair() -> (Tls, ClientConnection) {
+        let CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut known = RootCertStore::empty();
+        known.add(cert.der().clone()).unwrap();
+        let client = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(known)
+            .with_no_client_auth();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let tls = Tls {
+            config: Arc::new(server),
+            ..Tls::new(Arc::new(Store::load(&[]).unwrap())).unwrap()
+        };
+        let name = "a.example".try_into().unwrap();
+        (tls, ClientConnection::new(Arc::new(client), name).unwrap())
     }
 
     fn peer() -> Peer {
