@@ -58,14 +58,15 @@ const fn program(what: &'static str, rate: f64, case: &'static str) -> Sight {
 pub(crate) const ARTICLES: [Article; 5] = [
     Article {
         title: "RoadRunner 2.0.1 with Laravel",
-        saw: "Laravel's landing page, 50 connections, wrk with four threads beside the server. nginx \
-              and php-fpm answered 694 requests per second, RoadRunner behind nginx 496, RoadRunner \
-              by itself 447: slower, and the author could not tell why.",
-        why: "The worker's configuration had all of this at once: a session file per request, \
-              since wrk sends no cookies; a PSR-7 message and a message of Symfony's for each \
-              request; workers that were replaced after 64 requests, each of which booted Laravel \
-              again; an OPcache per worker; a new connection from nginx for each request; a line per \
-              request in a terminal. The tables of suspects below show what each one costs.",
+        saw: "The article measured Laravel's landing page with 50 connections, by wrk with four \
+              threads on the server's machine. nginx and php-fpm answered 694 requests per second, \
+              RoadRunner behind nginx 496, and RoadRunner by itself 447. RoadRunner was slower, \
+              and the author could not explain it.",
+        why: "The setup had all these costs at once: a session file for each request, because wrk \
+              sends no cookies; a PSR-7 message and a Symfony message for each request; new \
+              workers after every 64 requests, which booted Laravel again; an OPcache for each \
+              worker; a new connection from nginx for each request; a line in a terminal for each \
+              request. The tables of suspects below show the cost of each one.",
         sights: &[
             sight("by itself", (446.52, 694.44), "landing", "50"),
             sight("behind nginx", (496.12, 694.44), "no-keep-alive", "50"),
@@ -73,11 +74,11 @@ pub(crate) const ARTICLES: [Article; 5] = [
     },
     Article {
         title: "RoadRunner in production",
-        saw: "A real project on RoadRunner instead of php-fpm: constant JSON 2,200 instead of 1,150 \
-              requests per second, the result of one query 1,600 instead of 530.",
-        why: "What a framework does before its first line of the application is gone from each \
-              request, and so is the connection to the database. The more a project does at its \
-              boot, the more it gains.",
+        saw: "A real project ran on RoadRunner instead of php-fpm. For constant JSON, it answered \
+              2,200 instead of 1,150 requests per second; for the result of one query, 1,600 \
+              instead of 530.",
+        why: "With kept workers, a request no longer includes the boot of the framework or a new \
+              connection to the database. The more a project does at its boot, the more it gains.",
         sights: &[
             sight("constant JSON", (2200.0, 1150.0), "laravel-json", "10"),
             sight("one query", (1600.0, 530.0), "laravel-query", "10"),
@@ -85,12 +86,12 @@ pub(crate) const ARTICLES: [Article; 5] = [
     },
     Article {
         title: "Apache and nginx for PHP",
-        saw: "A template without a database at 200 connections: nginx with FastCGI 7,600 requests per \
-              second, Apache with mod_php 7,100. CGI programs in Apache: C 1,580, C++ 1,100, bash 870, \
-              PHP 250, Python 190.",
-        why: "A page that takes so little is bound by what is around PHP: parsing, a hop between \
-              processes, a process per connection. A CGI program costs a start of its language for \
-              each request, whoever starts it.",
+        saw: "For a template without a database, at 200 connections, nginx with FastCGI answered \
+              7,600 requests per second, and Apache with mod_php 7,100. For CGI programs, Apache \
+              answered 1,580 in C, 1,100 in C++, 870 in bash, 250 in PHP and 190 in Python.",
+        why: "PHP does little for such a page, so the work around PHP decides: parsing requests, \
+              the way between two processes, a process for each connection. A CGI program must \
+              start its language for each request, behind any server.",
         sights: &[
             Sight {
                 what: "nginx with FastCGI to mod_php",
@@ -106,12 +107,13 @@ pub(crate) const ARTICLES: [Article; 5] = [
     },
     Article {
         title: "The first author again, tuned",
-        saw: "The same page with 100 workers that are never replaced, and the log in a file. At 20 and \
-              50 connections php-fpm answered 491 and 587 requests per second, RoadRunner 562 and 546: no \
-              gain, unexplained.",
-        why: "100 processes that compute on few processors only take turns, and the file sessions, \
-              PSR-7 and nginx's new connections stayed. What grew meanwhile was the folder with \
-              sessions, through which two of 100 requests look.",
+        saw: "The author measured the same page with 100 workers that are never replaced, and with \
+              the log in a file. At 20 and 50 connections, php-fpm answered 491 and 587 requests \
+              per second, and RoadRunner 562 and 546. RoadRunner brought no gain, and the author \
+              did not explain it.",
+        why: "100 processes that compute on few processors only alternate. The session files, \
+              PSR-7 and nginx's new connections were still there. The directory with sessions had \
+              grown, and two of 100 requests search all of it.",
         sights: &[
             sight("20 connections", (561.8, 490.67), "landing", "20"),
             sight("50 connections", (546.11, 587.25), "landing", "50"),
@@ -119,10 +121,12 @@ pub(crate) const ARTICLES: [Article; 5] = [
     },
     Article {
         title: "RoadRunner 2024.3 with Slim",
-        saw: "A greeting by Slim with 100 workers and 100 children of php-fpm, ab from another machine: \
-              661 and 926 requests per second with one connection, 1,373 and 3,268 with 100.",
-        why: "Slim boots in a fraction of a millisecond, so that a kept worker gains that much and no \
-              more. Nothing in this setup was in its way.",
+        saw: "The article measured a greeting by Slim with ab from another machine, with 100 \
+              workers of RoadRunner and 100 children of php-fpm. With one connection, php-fpm \
+              answered 661 requests per second and RoadRunner 926; with 100 connections, 1,373 and \
+              3,268.",
+        why: "Slim boots in a fraction of a millisecond, so a kept worker saves only this time. \
+              Nothing else in this setup slowed RoadRunner down.",
         sights: &[
             sight("1 connection", (925.74, 660.75), "slim", "1"),
             sight("2 connections", (1659.52, 1059.36), "slim", "2"),
@@ -148,7 +152,7 @@ pub(crate) const PUZZLES: [Puzzle; 3] = [
         ratio: 446.52 / 694.44,
     },
     Puzzle {
-        name: "first, behind nginx",
+        name: "first article behind nginx",
         ratio: 496.12 / 694.44,
     },
     Puzzle {

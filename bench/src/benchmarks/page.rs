@@ -37,9 +37,10 @@ fn introduction(page: &mut Document, figures: &Figures) {
         page.text("A trial run with `--quick`: these figures mean nothing.");
     }
     page.text(format!(
-        "All figures of this page are of one run of `make report` on one machine, on {}: {} rounds of \
-         {} seconds for each row, all servers of a table in turn. Multiples compare; absolute figures \
-         are this machine's. `bench/README.md` says what counts as a figure.",
+        "All figures on this page are from one run of `make report` on one machine, on {}. Each \
+         row has {} rounds of {} seconds; in each round, the servers of a table are measured one \
+         after another. Compare the ratios: the absolute figures are valid only for this machine. \
+         `bench/README.md` has the rules for figures.",
         figures.date, figures.rounds, figures.seconds
     ));
     let machine = figures.machine.iter();
@@ -51,14 +52,15 @@ fn where_we_lose(page: &mut Document, figures: &Figures) {
     page.heading(2, "Where others are better");
     let losses = losses(figures);
     if losses.is_empty() {
-        page.text("In no table and by no measure, in this run.");
+        page.text("No rival was ahead in this run.");
         return;
     }
     page.text(
-        "The best rival is ahead of the best of ours by more than 3 % in these cases of this run. They \
-         stand by cause; within a cause first what visitors feel, then what is paid for, of each the \
-         worst first. Cases that differ by numbers only are one row, with the figures of the worst of \
-         them.",
+        "In these cases of this run, the best rival is ahead of Pronghorn's best mode by more than \
+         3 %. The tables of suspects are left out, because they make Pronghorn slow on purpose. \
+         The cases are grouped by cause. Within a cause, the order is latency, rate, CPU time, \
+         memory; for each measure, the worst case comes first. Cases that differ only in a number \
+         are one row, with the figures of the worst one.",
     );
     for (cause, losses) in by_cause(&losses) {
         page.heading(3, cause.name);
@@ -100,7 +102,7 @@ fn lost_cases(loss: &Loss) -> String {
     match &loss.cases[1..] {
         [] => told,
         [other] => format!("{told}, and `{}`", other.case),
-        others => format!("{told}, and {} others as `{}`", others.len(), loss.family),
+        others => format!("{told}, and {} others like `{}`", others.len(), loss.family),
     }
 }
 
@@ -116,8 +118,9 @@ fn factors(cases: &[LostCase]) -> String {
 fn articles(page: &mut Document, figures: &Figures) {
     page.heading(2, "Five articles, measured again");
     page.text(
-        "What five articles about servers for PHP saw, why, and what they would see now. Their \
-         machines were others, so that only the ratio of two servers stands beside ours.",
+        "For each of five articles about servers for PHP, this section gives its results, the \
+         reasons, and the same comparison here. The articles used other machines, so the tables \
+         compare only the ratio of two servers.",
     );
     for article in &ARTICLES {
         page.heading(3, article.title);
@@ -152,27 +155,25 @@ fn here(sight: &Sight, figures: &Figures) -> Option<f64> {
 fn now(article: &Article, figures: &Figures) -> String {
     let told = article.sights.iter().filter_map(|sight| {
         let ratio = here(sight, figures)?;
-        Some(format!("{}: {}", sight.what, times(ratio)))
+        Some(format!("{} {}", sight.what, times(ratio)))
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() {
         return "Now: not measured in this run.".to_owned();
     }
-    format!(
-        "Now, as the rate of one server to that of the other: {}.",
-        told.join(", ")
-    )
+    format!("The same ratios here: {}.", told.join(", "))
 }
 
 fn suspects(page: &mut Document, figures: &Figures) {
-    page.heading(2, "What makes a worker server no faster than php-fpm");
+    page.heading(2, "Why a worker server may be no faster than php-fpm");
     page.text(
-        "Laravel's landing page with 50 connections, at first as it should be measured (`base`: \
-         two workers forked from one process, sessions in memory, nothing in between), then with one \
-         change at a time. The last columns say how much of the way from the base's ratio to that of \
-         an article a suspect explains, by orders of magnitude: two that each halve the rate explain \
-         as much as one that quarters it. `–` stands where ours is not faster in the base, so that \
-         there is nothing to explain.",
+        "The table shows Laravel's landing page with 50 connections. The row `base` is the setup \
+         that should be measured: two workers forked from one process, sessions in memory, no \
+         other server in between. Each other row changes one thing, a suspect. The last columns \
+         show how much of the difference between the base's ratio and an article's ratio a suspect \
+         explains. They compare the logarithms of ratios: two suspects that each halve the rate \
+         explain as much as one that divides it by four. `–` means that Pronghorn is not faster in \
+         the base, so there is nothing to explain.",
     );
     let cases = std::iter::once(("base", "as it should be measured"));
     let all = cases.chain(SUSPECTS.iter().map(|suspect| (suspect.name, suspect.what)));
@@ -181,7 +182,7 @@ fn suspects(page: &mut Document, figures: &Figures) {
 }
 
 fn combinations(page: &mut Document, figures: &Figures) {
-    page.heading(3, "Together");
+    page.heading(3, "Several suspects together");
     let all = COMBINATIONS.iter().map(|it| (it.name, it.what));
     suspect_table(page, figures, all);
     let names = SUSPECTS.iter().map(|suspect| suspect.name);
@@ -193,12 +194,12 @@ fn combinations(page: &mut Document, figures: &Figures) {
         });
         let fits: Vec<String> = fits.map(|name| format!("`{name}`")).collect();
         let said = if fits.is_empty() {
-            "none of what was measured comes within 20 % of it.".to_owned()
+            "No measured case comes within 20 % of it.".to_owned()
         } else {
-            format!("within 20 % of it come {}.", fits.join(", "))
+            format!("These come within 20 % of it: {}.", fits.join(", "))
         };
         page.text(format!(
-            "The ratio of the {}, {}: {said}",
+            "The ratio of the {} is {}. {said}",
             puzzle.name,
             times(puzzle.ratio)
         ));
@@ -264,10 +265,11 @@ fn errors(ours: &Row, fpm: Option<&Row>) -> String {
 /// Where a request's time goes: by our own metrics, and by the processes' clocks.
 fn split_table(page: &mut Document, figures: &Figures) {
     page.text(
-        "Where the time of a request goes. Of ours by its metrics, as means: the queue for a worker, \
-         the worker, writing the response. The worker's time less PHP's CPU time is what PHP waits, \
-         for a processor, a file or a database. php-fpm tells no such parts: of it, what is left of \
-         the median latency without CPU time.",
+        "The next table shows where the time of a request goes. Pronghorn's times are means from \
+         its metrics: the wait for a worker, the time in the worker, and writing the response. The \
+         time in the worker minus PHP's CPU time is the time for which PHP waits for a processor, \
+         a file or a database. php-fpm has no such metrics: its wait is the median latency minus \
+         the CPU time.",
     );
     let names = std::iter::once("base").chain(SUSPECTS.iter().map(|suspect| suspect.name));
     let row = |name: &str| {
@@ -293,8 +295,8 @@ fn split_table(page: &mut Document, figures: &Figures) {
             "µs per request",
             "queue",
             "worker",
-            "of it PHP's CPU",
-            "of it waits",
+            "worker: PHP's CPU",
+            "worker: waits",
             "write",
             "server's CPU",
             "php-fpm: CPU",
@@ -308,9 +310,10 @@ fn split_table(page: &mut Document, figures: &Figures) {
 fn tables(page: &mut Document, figures: &Figures) {
     page.heading(2, "All tables");
     page.text(
-        "The ratio is that of the rate to nginx with php-fpm, for CGI programs to Apache with \
-         mod_cgid, within the same rounds; brackets have the least and the most of the rounds. \
-         `unstable` stands where rounds, or two runs, differ by more than 15 %.",
+        "The ratio is the server's rate divided by that of nginx with php-fpm in the same rounds. \
+         For CGI programs, it is divided by the rate of Apache with mod_cgid. Parentheses contain \
+         the lowest and the highest rate of the rounds. `unstable` means that rounds, or two runs, \
+         differ by more than 15 %.",
     );
     for part in parts() {
         let told_elsewhere = ["suspects", "together"].contains(&part.name);
@@ -522,26 +525,27 @@ fn latency_plot(figures: &Figures, case: &str, load: &str) -> Plot {
 fn arithmetic(page: &mut Document, figures: &Figures) {
     page.heading(2, "Other machines, by arithmetic");
     page.text(
-        "For N processors, W workers and C connections, a request takes `cpu` µs of processors (of \
-         all processes, the load generator among them where it runs on the same machine), of it \
-         `php` in a worker, and the handler waits `blocked` µs. The blocked share is \
-         `blocked ÷ (php + blocked)`.",
+        "The model has N processors, W workers and C connections. A request takes `cpu` µs of CPU \
+         time in all processes, including the load generator if it runs on the same machine. Of \
+         this time, `php` µs are in a worker. The handler also waits for `blocked` µs. The blocked \
+         share is `blocked ÷ (php + blocked)`.",
     );
     page.text(
-        "Rate: the smaller one of two. Of the workers: `W ÷ (php + blocked)`. Of the processors: a \
-         closed queue with C requests in it, by mean value analysis. The queue's demand is `cpu ÷ N`, \
-         and `cpu × (N - 1) ÷ N + blocked` passes elsewhere; this is Seidmann's way to treat N \
-         processors as one that is N times as fast. Without contention it is `C ÷ (cpu + blocked)`, \
-         under full load `N ÷ cpu`.",
+        "The rate is the lower one of two limits. The limit of the workers is `W ÷ (php + \
+         blocked)`. The limit of the processors is that of a closed queue with C requests, by mean \
+         value analysis. The demand of a request at the queue is `cpu ÷ N`, and the request spends \
+         `cpu × (N-1) ÷ N + blocked` outside of the queue. This is Seidmann's approximation: it \
+         treats N processors as one that is N times as fast. Without contention, the limit is `C ÷ \
+         (cpu + blocked)`; under full load, it is `N ÷ cpu`.",
     );
     page.text(
-        "Workers: `N ÷ cpu × (php + blocked)` keep the processors busy; more of them only wait. \
-         Memory: that of the server, and one worker's for each worker.",
+        "`N ÷ cpu × (php + blocked)` workers keep the processors busy; further workers only wait. \
+         The memory is that of the server, and W times that of a worker.",
     );
     page.text(
-        "The model is made of one measured row (the one with 2 workers, with 100 connections, with 4 \
-         workers that wait) and says the others of its series. It knows nothing of switches between \
-         many workers, which is the error with 64 and more.",
+        "The model takes its values from one measured row of a series (with 2 workers, with 100 \
+         connections, or with 4 workers that wait), and predicts the other rows. It does not \
+         include switches between many workers; this causes the error with 64 workers and more.",
     );
     let rates = predicted_rates(figures);
     page.table(
@@ -587,27 +591,29 @@ fn method(page: &mut Document, figures: &Figures) {
     page.heading(2, "How to repeat it");
     page.code("make report                          # an hour; goes on where it was stopped\nmake report REPORT=laravel,suspects  # some parts\nmake report REPORT=\"slim --again\"     # measures a part again");
     page.text(
-        "The load generator is `wrk` with one thread on the same machine, over kept connections. One \
-         `php.ini` for all servers, OPcache on and JIT off, no record per request, two workers or \
-         children where nothing else is said, two processes of nginx. Each server starts anew for \
-         each table. Status and body of answers are compared before, four times during and after \
-         each measurement; a wrong one refuses the row. A measurement during which others took more \
-         than 6 % of a processor is made again. The exact configurations are written by \
-         `bench/src/servers`.",
+        "The load generator is `wrk` with one thread on the same machine; it keeps its connections \
+         open. All servers use the same `php.ini`, with OPcache on and JIT off, and write no log \
+         record for a request. They have two workers or children unless a table gives another \
+         number. nginx has two processes. Each server starts again for each table. Before and \
+         after each measurement, and four times during it, the status and the body of an answer \
+         are checked; after a wrong answer, the row is not used. If other processes took more than \
+         6 % of a processor during a measurement, it is repeated. `bench/src/servers` writes the \
+         exact configurations.",
     );
     page.heading(3, "Other servers");
     page.text(
-        "`--peer NAME=COMMAND` adds a server to the tables, `--peer NAME@SCENARIO,…=COMMAND` to those \
-         of some scenarios; the command listens on `{port}` of 127.0.0.1, stays in the foreground and \
-         ends at SIGTERM. `{app}` is the application's folder, `{workers}` and `{ini}` what they say. \
-         Nothing of this is part of the repository:",
+        "`--peer NAME=COMMAND` adds a server to all tables. `--peer NAME@SCENARIO,…=COMMAND` adds \
+         it to the tables of these scenarios. The command must listen on port `{port}` of \
+         127.0.0.1, stay in the foreground, and end at SIGTERM. Before the start, `{app}` is \
+         replaced with the application's directory, `{workers}` with the number of workers, and \
+         `{ini}` with the path of the `php.ini`. The repository contains none of these servers:",
     );
     for (name, how) in PEERS {
         page.text(format!("{name}: {how}"));
     }
     let fpm = figures.rows.iter().filter(|row| row.server == FPM).count();
     page.text(format!(
-        "This run has {} rows, {fpm} of them of nginx with php-fpm.",
+        "This run has {} rows, {fpm} of them for nginx with php-fpm.",
         figures.rows.len()
     ));
 }
@@ -624,23 +630,23 @@ const PEERS: [(&str, &str); 4] = [
     ),
     (
         "FrankenPHP",
-        "Take the static binary of a release, or build it with Go against a thread-safe PHP. Write a \
-         Caddyfile with `worker` and the script's path, `num_threads` as many as `{workers}`, \
-         `admin off`, and no log. The command is `frankenphp run --config Caddyfile`; the port comes \
-         from an environment variable in the Caddyfile.",
+        "Take the static binary of a release, or build it with Go against a thread-safe PHP. Write \
+         a Caddyfile with `worker` and the script's path, `num_threads` with the value of \
+         `{workers}`, `admin off`, and no log. The command is `frankenphp run --config Caddyfile`; \
+         the Caddyfile takes the port from an environment variable.",
     ),
     (
         "Swoole",
         "Build the extension with PECL (`swoole`) for the same PHP. Write a script with \
          `Swoole\\Http\\Server`, once with `SWOOLE_PROCESS` and once with `SWOOLE_BASE`, and \
-         `worker_num` as many as `{workers}`. The command is `php -c {ini} -d extension=swoole \
-         server.php {port}`.",
+         `worker_num` with the value of `{workers}`. The command is `php -c {ini} -d \
+         extension=swoole server.php {port}`.",
     ),
     (
         "Workerman",
         "Install `workerman/workerman` with Composer, and the extension `event` with PECL. Write a \
-         script with `Workerman\\Worker` on `http://127.0.0.1:{port}` and `count` as many as \
-         `{workers}`. The command is `php -c {ini} server.php start`.",
+         script with `Workerman\\Worker` on `http://127.0.0.1:{port}` and `count` with the value \
+         of `{workers}`. The command is `php -c {ini} server.php start`.",
     ),
 ];
 

@@ -23,28 +23,29 @@ static REASONS: [Reason; 6] = [
         name: "Few connections to php-fpm",
         measures: &["p99"],
         families: &["landing"],
-        why: "nginx keeps two connections to php-fpm and answers the same few clients over and over. \
-              Clients without a reply in the whole run count in no latency. The rate is lower than \
-              ours.",
+        why: "nginx keeps two connections to php-fpm and answers the same few clients again and \
+              again. Clients that get no reply during the whole run do not appear in the \
+              latencies. The rate is lower than Pronghorn's.",
     },
     Reason {
         name: "Starts of CGI programs",
         measures: &["p99", "requests", "CPU"],
         families: &["cgi-"],
-        why: "Ten processes start at once on two processors. Runs disagree about who is first.",
+        why: "Ten processes start at once on two processors. The first place changes from run to \
+              run.",
     },
     Reason {
         name: "A handler that waits",
         measures: &["p99"],
         families: &["waiting-"],
-        why: "Both servers wait for the handler. Runs disagree about who is first.",
+        why: "Both servers wait for the handler. The first place changes from run to run.",
     },
     Reason {
         name: "Memory beside CGI programs",
         measures: &["memory"],
         families: &["cgi-"],
-        why: "Nothing else maps the pages of our program. Apache's processes share theirs, and hold \
-              no queue, no metrics and no TLS.",
+        why: "No other process uses the pages of Pronghorn's program. Apache's processes share the \
+              pages of their program, and have no queue, no metrics and no TLS.",
     },
     Reason {
         name: "Memory of kept workers",
@@ -56,14 +57,16 @@ static REASONS: [Reason; 6] = [
             "slim",
             "waiting-",
         ],
-        why: "A kept worker keeps what php-fpm frees after a request, and shares 1.4 MB with the \
-              server for calls and replies. The server's program is 12 MB more than nginx'.",
+        why: "A kept worker keeps memory that php-fpm frees after a request, and shares 1.4 MB \
+              with the server for calls and replies. The server's program takes 12 MB more than \
+              nginx'.",
     },
     Reason {
         name: "Memory of the server",
         measures: &["memory"],
         families: &[""],
-        why: "The server's program is 12 MB more than nginx'. `php -S` has no server beside it.",
+        why: "The server's program takes 12 MB more than nginx'. `php -S` is server and PHP in one \
+              program.",
     },
 ];
 

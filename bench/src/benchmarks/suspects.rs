@@ -47,7 +47,7 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     },
     Suspect {
         name: "private-opcache",
-        what: "Each worker is started by itself and has an OPcache of its own",
+        what: "Each worker is started by itself and has its own OPcache",
         change: |setup| setup.pool.push(("spawn", json!("exec"))),
         ..CHANGE
     },
@@ -60,7 +60,7 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     Suspect {
         name: "file-sessions",
         what: "Sessions in files, and a client without cookies: each request makes a file, and two \
-               of 100 look through all of them",
+               of 100 requests search all files",
         change: |setup| setup.ini.push("bench.sessions = file".to_owned()),
         ..CHANGE
     },
@@ -72,7 +72,8 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     },
     Suspect {
         name: "protobuf",
-        what: "RoadRunner's packages, PSR-7, and protobuf decoded in PHP, by workers of their own",
+        what: "RoadRunner's packages, PSR-7, and protobuf decoded in PHP; each worker boots by \
+               itself",
         server: Some("pronghorn-roadrunner"),
         change: |setup| {
             setup.pool.push(("codec", json!("proto")));
@@ -82,7 +83,7 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     },
     Suspect {
         name: "recycling",
-        what: "Workers are replaced after 64 requests, each by one that boots",
+        what: "Workers are replaced after 64 requests, and each new one boots",
         change: |setup| {
             setup.pool.push(("spawn", json!("exec")));
             setup.pool.push(("max_jobs", json!(MAX_JOBS)));
@@ -91,7 +92,7 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     },
     Suspect {
         name: "collect-cycles",
-        what: "`gc_collect_cycles()` behind each request",
+        what: "`gc_collect_cycles()` after each request",
         change: |setup| setup.ini.push("bench.collect_cycles = 1".to_owned()),
         ..CHANGE
     },
@@ -103,7 +104,7 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     },
     Suspect {
         name: "debug",
-        what: "Laravel's debug mode, and Xdebug loaded where it is unpacked",
+        what: "Laravel's debug mode, and Xdebug if it is installed",
         change: |setup| {
             setup.ini.push("bench.debug = 1".to_owned());
             setup.ini.extend(xdebug());
@@ -124,7 +125,7 @@ pub(crate) const SUSPECTS: [Suspect; 14] = [
     },
     Suspect {
         name: "errors-counted",
-        what: "php-fpm's queue is short, 400 connections, and errors count as answers",
+        what: "400 connections; php-fpm's queue is short, and its errors count as answers",
         connections: Some(400),
         change: |setup| {
             setup.backlog = Some(16);
@@ -151,7 +152,7 @@ pub(crate) struct Combination {
 pub(crate) const COMBINATIONS: [Combination; 5] = [
     Combination {
         name: "as-the-first-article",
-        what: "what its configuration shows: workers of their own, PSR-7, file sessions without \
+        what: "the article's setup: each worker boots by itself, PSR-7, file sessions without \
                cookies, recycling after 64 requests, nginx without keep-alive, a terminal",
         names: &[
             "private-opcache",
@@ -164,8 +165,8 @@ pub(crate) const COMBINATIONS: [Combination; 5] = [
     },
     Combination {
         name: "as-the-fourth-article",
-        what: "what its configuration shows: workers of their own, 100 of them, PSR-7, file \
-               sessions without cookies, nginx without keep-alive",
+        what: "the article's setup: 100 workers, each boots by itself, PSR-7, file sessions \
+               without cookies, nginx without keep-alive",
         names: &[
             "private-opcache",
             "many-workers",
@@ -188,8 +189,8 @@ pub(crate) const COMBINATIONS: [Combination; 5] = [
     },
     Combination {
         name: "all",
-        what: "all of them, but for those that change php-fpm's side as well (debug mode, static \
-               files, errors, the database) and protobuf",
+        what: "all suspects except protobuf and those that change php-fpm, too (debug mode, static \
+               files, errors, the database)",
         names: &[
             "opcache-off",
             "many-workers",
@@ -203,7 +204,7 @@ pub(crate) const COMBINATIONS: [Combination; 5] = [
     },
     Combination {
         name: "all-with-protobuf",
-        what: "the same by RoadRunner's packages, with protobuf",
+        what: "the same with RoadRunner's packages and protobuf",
         names: &[
             "opcache-off",
             "many-workers",
