@@ -67,13 +67,22 @@ final class Rpc
      * @param string $method e.g. `rpc.Version`
      * @param mixed $argument what JSON can hold
      * @return mixed what the method returned, objects as arrays
-     * @throws RpcError when the server refused the call or the method failed
+     * @throws RpcError when the server refused the call or the method failed; of a call that has
+     *     more than 64 MB, nothing is sent
      * @throws ConnectionLost when the server is gone or did not answer in time
      * @throws \JsonException when the argument can't be written as JSON
      */
     public function call(string $method, mixed $argument = null): mixed
     {
         $json = \json_encode($argument, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_PRESERVE_ZERO_FRACTION);
+        $length = \strlen($method) + \strlen($json);
+        if ($length > Frame::MAX_PAYLOAD) {
+            // The server would close the connection, and nobody could say why.
+            throw new RpcError(
+                "rpc: a call of $method with $length bytes was not sent: the server takes at most "
+                    . Frame::MAX_PAYLOAD . ' bytes in a call.',
+            );
+        }
         $answer = $this->channel?->call($method, $json);
         if ($answer !== null) {
             [$isResult, $body] = $answer;

@@ -53,6 +53,20 @@ final class RpcTest extends TestCase
         self::assertSame(1, $rpc->call('test.Accepted'), 'the connection is good');
     }
 
+    public function testACallThatTheServerWouldNotTakeIsNotSent(): void
+    {
+        $rpc = Rpc::connect($this->address);
+        try {
+            $rpc->call('test.Echo', str_repeat('x', 64 << 20));
+            self::fail();
+        } catch (RpcError $error) {
+            $why = 'a call of test.Echo with 67108875 bytes was not sent: the server takes at most 67108864 bytes';
+            self::assertStringContainsString($why, $error->getMessage());
+        }
+        self::assertSame(1, $rpc->call('test.Number'), 'nothing went before');
+        self::assertSame(1, $rpc->call('test.Accepted'), 'the connection is good');
+    }
+
     public function testAClosedConnectionIsOpenedAgain(): void
     {
         $this->tearDown();

@@ -31,6 +31,7 @@ use Pronghorn\Jobs\Queue;
 use Pronghorn\Laravel\PronghornServiceProvider;
 use Pronghorn\Laravel\Queue\JobRunner;
 use Pronghorn\Laravel\Queue\PronghornQueue;
+use Pronghorn\RpcError;
 
 /** Every option of Laravel's queue, by its own dispatcher, transactions and worker. */
 final class QueueOptionsTest extends TestCase
@@ -302,6 +303,18 @@ final class QueueOptionsTest extends TestCase
         self::assertSame([0, 0, 0], $this->sizes());
         $this->queue->push(new Task('a'));
         self::assertSame([1, 0, 0], $this->sizes(), 'the next push goes at once');
+    }
+
+    public function testABulkIsOneCallOfTheServer(): void
+    {
+        $jobs = $this->createMock(Queue::class);
+        $jobs->expects(self::once())->method('batch')
+            ->willReturnCallback(static fn (NewJob ...$jobs) => throw new RpcError(count($jobs) . ' are too many'));
+        $queue = new PronghornQueue(static fn (): Queue => $jobs, 'mail');
+        $queue->setContainer($this->app);
+        $queue->bulk([]);
+        $this->expectExceptionMessage('2500 are too many');
+        $queue->bulk(array_fill(0, 2500, new Task('a')));
     }
 
     public function testADelayIsAnyOfLaravels(): void

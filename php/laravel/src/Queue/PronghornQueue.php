@@ -20,8 +20,6 @@ final class PronghornQueue extends Queue implements QueueContract, ClearableQueu
     /** The header that names the connection of a job, for an application may have several. */
     public const CONNECTION = 'x-laravel-connection';
 
-    /** Jobs that one call of the server takes. */
-    private const TOGETHER = 1000;
     /** Seconds after a job's time-out, for what Laravel does then, until the server ends its worker. */
     private const GRACE = 5.0;
     /** Attempts of a job whose end only Laravel knows, by `retryUntil` or because its tries have none. */
@@ -124,7 +122,8 @@ final class PronghornQueue extends Queue implements QueueContract, ClearableQueu
     }
 
     /**
-     * Pushes all of them, or none, but for those that a transaction holds back.
+     * Pushes all of them, or none, but for those that a transaction holds back. They are at most
+     * 65,536, with 64 MB.
      *
      * @param iterable<\Closure|string|object> $jobs
      * @param mixed $data
@@ -141,8 +140,9 @@ final class PronghornQueue extends Queue implements QueueContract, ClearableQueu
         } finally {
             $this->together = null;
         }
-        foreach (\array_chunk($together, self::TOGETHER) as $chunk) {
-            $this->jobs()->batch(...$chunk);
+        if ($together !== []) {
+            // In one call, which the server takes as a whole or refuses.
+            $this->jobs()->batch(...$together);
         }
     }
 
