@@ -97,6 +97,23 @@ final class CacheTest extends TestCase
         }
     }
 
+    public function testOnlyIntegersAreAdded(): void
+    {
+        $this->cache->put('n', 7, 10);
+        foreach ([1.5, '1.5', 'text', '', [], INF, NAN, 1e20, PHP_INT_MAX] as $by) {
+            self::assertFalse($this->cache->increment('n', $by));
+            self::assertSame(7, $this->cache->get('n'));
+        }
+        foreach ([1.5, '1.5', 'text', '', [], INF, NAN, 1e20, PHP_INT_MIN] as $by) {
+            self::assertFalse($this->cache->decrement('n', $by));
+            self::assertSame(7, $this->cache->get('n'));
+        }
+        foreach ([2, '2', 2.0] as $by) {
+            self::assertSame(9, $this->cache->increment('n', $by));
+            self::assertSame(7, $this->cache->decrement('n', $by));
+        }
+    }
+
     /** @dataProvider noKeys */
     public function testWhatIsNoKeyIsTheMistakeOfPsr16(string $key): void
     {
@@ -168,6 +185,43 @@ final class CacheTest extends TestCase
         self::assertFalse($mine->release());
         $this->cache->lock('import')->forceRelease();
         self::assertSame('done', $this->cache->lock('import', 5)->get(fn () => 'done'));
+    }
+
+    public function testALockTakesWhatLaravelsOwnTake(): void
+    {
+        foreach (['10', 10.5] as $number => $seconds) {
+            $this->storage->now = 0;
+            self::assertTrue($this->cache->lock("timed $number", $seconds)->get());
+            $this->storage->now = 9;
+            self::assertFalse($this->cache->lock("timed $number", $seconds)->get());
+            $this->storage->now = 11;
+            self::assertTrue($this->cache->lock("timed $number", $seconds)->get());
+        }
+        foreach ([0, '0', null] as $number => $seconds) {
+            self::assertTrue($this->cache->lock("for ever $number", $seconds)->get());
+            $this->storage->now += 1e9;
+            self::assertFalse($this->cache->lock("for ever $number", $seconds)->get());
+        }
+        $lock = $this->cache->lock('numbered', 10, 42);
+        self::assertTrue($lock->get());
+        self::assertTrue($lock->refresh('20'));
+        self::assertFalse($this->cache->lock('numbered', 10, 43)->get());
+        self::assertFalse($this->cache->restoreLock('numbered', 43)->release());
+        self::assertTrue($this->cache->restoreLock('numbered', 42)->release());
+    }
+
+    public function testAnOwnerMayBeAnEmptyText(): void
+    {
+        $nameless = $this->cache->lock('import', 10, '');
+        self::assertFalse($nameless->refresh(), 'nobody has it');
+        self::assertFalse($nameless->release(), 'nobody has it');
+        self::assertTrue($nameless->get());
+        self::assertFalse($this->cache->lock('import', 10, '')->get());
+        self::assertFalse($this->cache->lock('import', 10, 'x')->get());
+        self::assertTrue($nameless->refresh());
+        self::assertTrue($nameless->release());
+        self::assertFalse($nameless->release(), 'it is given back');
+        self::assertTrue($this->cache->lock('import', 10, 'x')->get());
     }
 
     public function testTheDriversAreThere(): void

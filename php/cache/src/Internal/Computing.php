@@ -44,14 +44,14 @@ final class Computing
     {
         $before = $this->entry->owner();
 
-        return self::isDead($before)
+        return $before !== null && self::isDead($before)
             && $this->noted($this->entry->hand($before, $this->owner, $this->seconds));
     }
 
     /** Whether a call has it that this one is a part of. */
     public function isOfThisProcess(): bool
     {
-        return isset(self::$mine[$this->entry->owner()]);
+        return isset(self::$mine[$this->entry->owner() ?? '']);
     }
 
     /**
@@ -61,9 +61,9 @@ final class Computing
     public function isInVain(): bool
     {
         $owner = $this->entry->owner();
-        $this->free += (int) ($owner === '');
+        $this->free += (int) ($owner === null);
 
-        return $owner === self::EACH || isset(self::$mine[$owner]) || $this->free === 5;
+        return $owner === self::EACH || isset(self::$mine[$owner ?? '']) || $this->free === 5;
     }
 
     /** By who has taken it. */

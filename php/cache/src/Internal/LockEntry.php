@@ -7,12 +7,13 @@ namespace Pronghorn\Cache\Internal;
 use Pronghorn\Cache\Store;
 
 /**
- * The entry of a storage that a lock is: it names its owner, an empty text nobody. Each step is one
- * step of the storage: between a look and a change another one may have acquired it.
+ * The entry of a storage that a lock is: it names its owner, with any text, or says that it is
+ * nobody's. Each step is one step of the storage: between a look and a change another one may have
+ * acquired it.
  */
 final class LockEntry
 {
-    private const NOBODY = '';
+    private const NOBODY = false;
     /** Seconds for which an entry that was given back is there as nobody's. */
     private const REST = 0.001;
 
@@ -54,8 +55,11 @@ final class LockEntry
         $this->store->delete($this->key);
     }
 
-    public function owner(): string
+    /** Null: nobody. */
+    public function owner(): ?string
     {
-        return (string) $this->store->get($this->key, self::NOBODY);
+        $owner = $this->store->get($this->key);
+
+        return \is_string($owner) ? $owner : null;
     }
 }

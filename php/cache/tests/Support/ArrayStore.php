@@ -70,10 +70,10 @@ final class ArrayStore implements Store
             throw new \ValueError('A time to live of a new integer must be above 0');
         }
         $before = $this->get($key, 0);
-        if (!is_int($before)) {
+        $sum = is_int($before) ? $before + $by : null;
+        if (!is_int($sum)) {
             throw new \ValueError('What is there is no integer, or the sum is too large');
         }
-        $sum = $before + $by;
         $this->entries[$key] = [$sum, $this->has($key) ? $this->entries[$key][1] : ($ttl ? $this->now + $ttl : null)];
 
         return $sum;

@@ -13,15 +13,21 @@ final class PronghornLock extends Lock
 {
     private readonly LockEntry $entry;
 
-    public function __construct(Store $store, string $name, int $seconds, ?string $owner = null)
+    /**
+     * Takes what stores of Laravel take.
+     *
+     * @param int|float|string|null $seconds none or 0: until it is released
+     * @param string|int|null $owner
+     */
+    public function __construct(Store $store, string $name, mixed $seconds, mixed $owner = null)
     {
-        parent::__construct($name, $seconds, $owner);
+        parent::__construct($name, $seconds, $owner === null ? null : (string) $owner);
         $this->entry = new LockEntry($store, $name);
     }
 
     public function acquire()
     {
-        return $this->entry->take($this->owner, $this->seconds > 0 ? (float) $this->seconds : null);
+        return $this->entry->take($this->owner, self::ttl($this->seconds));
     }
 
     public function release()
@@ -32,13 +38,11 @@ final class PronghornLock extends Lock
     /**
      * Begins its time anew; Laravel 12 asks for it.
      *
-     * @param ?int $seconds by default those of before; 0: until it is released
+     * @param int|float|string|null $seconds by default those of before; 0: until it is released
      */
     public function refresh($seconds = null)
     {
-        $seconds ??= $this->seconds;
-
-        return $this->entry->renew($this->owner, $seconds > 0 ? (float) $seconds : null);
+        return $this->entry->renew($this->owner, self::ttl($seconds ?? $this->seconds));
     }
 
     public function forceRelease()
@@ -49,5 +53,11 @@ final class PronghornLock extends Lock
     protected function getCurrentOwner()
     {
         return $this->entry->owner();
+    }
+
+    /** Null is until it is released. */
+    private static function ttl(mixed $seconds): ?float
+    {
+        return $seconds > 0 ? (float) $seconds : null;
     }
 }

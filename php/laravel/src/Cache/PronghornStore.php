@@ -72,8 +72,10 @@ final class PronghornStore extends TaggableStore implements LockProvider
 
     public function increment($key, $value = 1)
     {
+        $name = $this->name($key);
+        $by = \filter_var($value, \FILTER_VALIDATE_INT);
         try {
-            return $this->store()->increment($this->name($key), (int) $value);
+            return $by === false ? false : $this->store()->increment($name, $by);
         } catch (\ValueError) {
             return false; // something else is there
         }
@@ -81,7 +83,9 @@ final class PronghornStore extends TaggableStore implements LockProvider
 
     public function decrement($key, $value = 1)
     {
-        return $this->increment($key, -(int) $value);
+        $by = \filter_var($value, \FILTER_VALIDATE_INT);
+
+        return $this->increment($key, $by === false ? $value : -$by);
     }
 
     public function forever($key, $value)
