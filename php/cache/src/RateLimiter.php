@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Cache;
 
 use Pronghorn\Cache\Internal\Keys;
+use Pronghorn\Cache\Internal\Window;
 
 /**
  * Lets so many through in a time, over all workers: a token bucket, which takes bursts, or a
@@ -33,7 +34,10 @@ final class RateLimiter
         return new self($store, $name, $limit, $seconds, true);
     }
 
-    /** At most `$limit` in any `$seconds`, by the counts of this window and of the last. */
+    /**
+     * At most `$limit` in any `$seconds`. What went through is counted by fiftieths of that time,
+     * so that a place is free again up to a fiftieth later than it might be.
+     */
     public static function slidingWindow(Store $store, string $name, int $limit, float $seconds): self
     {
         return new self($store, $name, $limit, $seconds, false);
@@ -46,50 +50,46 @@ final class RateLimiter
      */
     public function take(string $client): float
     {
-        $key = "limit\0" . Keys::shortened("$this->name\0$client");
-
-        return $this->isBucket ? $this->fromBucket($key) : $this->fromWindow($key);
-    }
-
-    /** Kept is the moment at which the bucket will be full again. */
-    private function fromBucket(string $key): float
-    {
-        $each = $this->seconds / $this->limit;
+        $key = "limit\0" . Keys::shortened("$this->name\0$client") . ($this->isBucket ? '' : "\0window");
         // With others at the same time one of them gets on in each round.
         for ($rounds = 0; $rounds < self::ROUNDS; $rounds++) {
             $now = \microtime(true);
             $kept = $this->store->get($key);
-            $full = \max(\is_float($kept) ? $kept : $now, $now) + $each;
-            if ($full > $now + $this->seconds + 1e-9) {
-                return $full - $now - $this->seconds;
+            [$wait, $next, $ttl] = $this->isBucket ? $this->bucket($kept, $now) : $this->window($kept, $now);
+            if ($wait > 0) {
+                return $wait;
             }
-            $ttl = $full - $now + 1;
-            if ($kept === null ? $this->store->add($key, $full, $ttl) : $this->replaces($key, $kept, $full, $ttl)) {
+            if ($kept === null ? $this->store->add($key, $next, $ttl) : $this->replaces($key, $kept, $next, $ttl)) {
                 return 0.0;
             }
         }
         throw new \Error('The storage has no room');
     }
 
-    private function replaces(string $key, mixed $kept, float $full, float $ttl): bool
+    /**
+     * Kept is the moment at which the bucket will be full again.
+     *
+     * @return array{float, float, float} seconds to wait; what is kept if they are 0, and for how long
+     */
+    private function bucket(mixed $kept, float $now): array
     {
-        return $this->store->compareAndSwap($key, $kept, $full, $ttl) ?: $this->store->add($key, $full, $ttl);
+        $each = $this->seconds / $this->limit;
+        $full = \max(\is_float($kept) ? $kept : $now, $now) + $each;
+        $wait = $full - $now - $this->seconds;
+
+        return [$wait > 1e-9 ? $wait : 0.0, $full, $full - $now + 1];
     }
 
-    private function fromWindow(string $name): float
+    /** @return array{float, string, float} as of {@see bucket} */
+    private function window(mixed $kept, float $now): array
     {
-        $now = \microtime(true);
-        $window = (int) \floor($now / $this->seconds);
-        $part = $now / $this->seconds - $window;
-        $key = static fn (int $number): string => "$name\0$number";
-        $before = (int) $this->store->get($key($window - 1), 0);
-        $ttl = 2 * $this->seconds + 1;
-        $mine = $this->store->increment($key($window), 1, $ttl);
-        if ($before * (1 - $part) + $mine <= $this->limit) {
-            return 0.0;
-        }
-        $this->store->increment($key($window), -1, $ttl);
+        $window = new Window($this->limit, $this->seconds);
 
-        return \max($this->seconds * (1 - $part) / \max(1, $this->limit), 0.001);
+        return [...$window->take($kept, $now), $this->seconds + $window->part + 1];
+    }
+
+    private function replaces(string $key, mixed $kept, mixed $next, float $ttl): bool
+    {
+        return $this->store->compareAndSwap($key, $kept, $next, $ttl) ?: $this->store->add($key, $next, $ttl);
     }
 }
