@@ -6,6 +6,7 @@ namespace Pronghorn;
 
 use Pronghorn\Internal\BadCall;
 use Pronghorn\Internal\Exchange;
+use Pronghorn\Internal\Failure;
 use Pronghorn\Internal\JobExchange;
 use Pronghorn\Internal\Native;
 
@@ -78,7 +79,7 @@ final class Job
      * nothing.
      *
      * @param float $done 0 to 1
-     * @param string $text what it is at
+     * @param string $text what it is at; bytes that are no UTF-8 are replaced
      * @throws Exception when the share makes no sense, or the server is gone
      */
     public function progress(float $done, string $text = ''): void
@@ -89,7 +90,10 @@ final class Job
         }
         if (Exchange::$current instanceof JobExchange && Exchange::$current->job === $this) {
             self::$server ??= Rpc::connect();
-            self::$server->call('jobs.Progress', ['id' => $this->id, 'done' => $done, 'text' => $text]);
+            self::$server->call(
+                'jobs.Progress',
+                ['id' => $this->id, 'done' => $done, 'text' => Failure::readable($text)],
+            );
         }
     }
 

@@ -22,6 +22,7 @@ use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Internal\RawHandler;
 use Pronghorn\Internal\TcpHandler;
 use Pronghorn\Internal\Transport;
+use Pronghorn\Internal\WorkerChannel;
 use Pronghorn\Job;
 use Pronghorn\NotAWorker;
 use Pronghorn\Request;
@@ -1213,6 +1214,37 @@ abstract class TransportTestCase extends TestCase
 
         self::assertSame(['ping', ['to' => 'x'], '1', null, 3], $seen);
         self::assertEquals([new Message('reply', 4)], $received);
+    }
+
+    public function testWhatAJobIsAtMayBeNoUtf8(): void
+    {
+        (new \ReflectionProperty(Job::class, 'server'))->setValue(null, null);
+        $channel = new class extends WorkerChannel {
+            /** @var list<string> */
+            public array $called = [];
+
+            public function call(string $method, string $argument): array
+            {
+                $this->called[] = "$method $argument";
+
+                return [true, 'null'];
+            }
+        };
+        $this->server->job('', ['id' => 'a']);
+        [$reply] = $this->serveJob(function (Job $job) use ($channel): void {
+            $before = WorkerChannel::$current;
+            try {
+                WorkerChannel::$current = $channel;
+                $job->progress(0.5, "<M\xfcller> & \"ö\".csv");
+            } finally {
+                WorkerChannel::$current = $before;
+                (new \ReflectionProperty(Job::class, 'server'))->setValue(null, null);
+            }
+        });
+        self::assertSame(Native::JOB_DONE, $reply->number);
+        [$method, $argument] = explode(' ', $channel->called[0] ?? '', 2);
+        self::assertSame('jobs.Progress', $method);
+        self::assertSame("<M\u{FFFD}ller> & \"ö\".csv", json_decode($argument, true)['text']);
     }
 
     public function testWhatAHandlerReturnsGoesToWhoeverWaitsForIt(): void

@@ -53,13 +53,14 @@ final class Failure
         return \pack('V*', $this->line, ...\array_map('strlen', $strings)) . \implode('', $strings);
     }
 
-    /** The codec wants UTF-8; messages of databases and file names need not be. */
     public static function cut(string $text, int $limit): string
     {
-        if (\strlen($text) > $limit) {
-            $text = \substr($text, 0, $limit) . ' … cut off';
-        }
+        return self::readable(\strlen($text) > $limit ? \substr($text, 0, $limit) . ' … cut off' : $text);
+    }
 
+    /** What goes to the server is UTF-8; messages of databases and file names need not be. */
+    public static function readable(string $text): string
+    {
         if (\preg_match('//u', $text) === 1) {
             return $text;
         }
