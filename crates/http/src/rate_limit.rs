@@ -37,9 +37,9 @@ pub(crate) fn limited(next: Arc<dyn Handler>, limit: Option<Arc<RateLimit>>) -> 
 
 impl Handler for Limited {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        match self.limit.count(&request) {
-            Ok(()) => self.next.handle(request, exchange),
-            Err(refusal) => Box::pin(std::future::ready(refusal)),
+        match self.limit.refusal(&request) {
+            None => self.next.handle(request, exchange),
+            Some(refusal) => Box::pin(std::future::ready(refusal)),
         }
     }
 }
@@ -65,28 +65,23 @@ impl RateLimit {
         }
     }
 
-    /// Counts a request of a client.
-    ///
-    /// # Errors
-    ///
-    /// The answer to one that is too many.
-    pub(crate) fn count(&self, request: &Request) -> Result<(), Response> {
+    /// Counts a request of a client. The answer to one that is too many.
+    pub(crate) fn refusal(&self, request: &Request) -> Option<Response> {
         let tag = match self.tag(request) {
             Client::Known(tag) => tag,
-            Client::Unknown => return Ok(()),
-            Client::Unnamed => return Err(self.refuse(400, None)),
+            Client::Unknown => return None,
+            Client::Unnamed => return Some(self.refuse(400, None)),
         };
         let now = request.accepted.saturating_duration_since(self.started);
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.limiter.take(tag, now).map_err(|wait| {
-            if let Some(requests) = self.refused.should_log() {
-                tracing::warn!(
-                    target: "http", requests, remote_address = %request.peer.address, URI = request.shown_target(),
-                    "requests refused: a client has sent too many in {}", show_duration(self.per)
-                );
-            }
-            self.refuse(429, Some(wait.div_ceil(1_000_000_000).max(1)))
-        })
+        let wait = self.limiter.take(tag, now).err()?;
+        if let Some(requests) = self.refused.should_log() {
+            tracing::warn!(
+                target: "http", requests, remote_address = %request.peer.address, URI = request.shown_target(),
+                "requests refused: a client has sent too many in {}", show_duration(self.per)
+            );
+        }
+        Some(self.refuse(429, Some(wait.div_ceil(1_000_000_000).max(1))))
     }
 
     fn tag(&self, request: &Request) -> Client {

@@ -51,35 +51,32 @@ impl Router {
         Self { routes, has_limits }
     }
 
-    /// The handler for a request, which the limit of the path that its client has sent lets
-    /// through, too: a rule of `http.rewrite` takes it away from nobody.
-    fn route(&self, request: &Request) -> Result<&dyn Handler, Response> {
-        let pick = |path| {
-            let asked = Asked {
-                path,
-                ..asked(request)
-            };
-            let picked = self.routes.pick(&asked);
-            picked.map_err(|Ambiguous| ambiguous(request))
-        };
-        let (path, (sent, _)) = (request.head.path(), request.head.received_target());
-        let routed = pick(path)?;
+    /// The limit of the path that the client has sent, where a rule of `http.rewrite` has put
+    /// another one in its place: the rule takes it away from nobody.
+    fn limit_of_sent(&self, request: &Request) -> Result<Option<&Arc<RateLimit>>, Ambiguous> {
+        let (path, _) = request.head.received_target();
         // A script's own redirect within the server is no second request of the client.
-        if self.has_limits && path != sent && request.redirects == 0 {
-            let limit = pick(sent)?.limit.as_ref();
-            if let Some(limit) = limit.filter(|limit| !routed.has_limit(limit)) {
-                limit.count(request)?;
-            }
+        if !self.has_limits || path == request.head.path() || request.redirects > 0 {
+            return Ok(None);
         }
-        Ok(&*routed.handler)
+        let asked = Asked {
+            path,
+            ..asked(request)
+        };
+        Ok(self.routes.pick(&asked)?.limit.as_ref())
     }
 }
 
 impl Handler for Router {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        match self.route(&request) {
-            Ok(handler) => handler.handle(request, exchange),
-            Err(refusal) => Box::pin(ready(refusal)),
+        let picked = self.routes.pick(&asked(&request));
+        let (Ok(routed), Ok(limit)) = (picked, self.limit_of_sent(&request)) else {
+            return Box::pin(ready(ambiguous(&request)));
+        };
+        let limit = limit.filter(|limit| !routed.has_limit(limit));
+        match limit.and_then(|limit| limit.refusal(&request)) {
+            Some(refusal) => Box::pin(ready(refusal)),
+            None => routed.handler.handle(request, exchange),
         }
     }
 }

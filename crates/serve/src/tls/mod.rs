@@ -294,7 +294,8 @@ mod tests {
             let Accepted::Tls(mut stream) = tls.accept(stream, &peer()).await else {
                 panic!("hands are shaken");
             };
-            stream.read_exact(&mut [0; LONGEST]).await.unwrap();
+            let mut text = vec![0; LONGEST];
+            stream.read_exact(&mut text).await.unwrap();
         };
         let asks = async {
             let mut sent = Vec::new();
@@ -309,7 +310,7 @@ mod tests {
                     session.process_new_packets().unwrap();
                 }
             }
-            session.writer().write_all(&[b'x'; LONGEST]).unwrap();
+            session.writer().write_all(&vec![b'x'; LONGEST]).unwrap();
             sent.clear();
             while session.wants_write() {
                 session.write_tls(&mut sent).unwrap();
