@@ -354,6 +354,12 @@ pub struct Detached {
 }
 
 impl Detached {
+    /// Takes what has come while nobody asks for a message.
+    pub fn gather(&mut self, cx: &mut Context<'_>) {
+        let ahead = self.body.gather(cx);
+        self.incoming.charge.set(self.incoming.held() + ahead);
+    }
+
     /// The next message; `None` when the client has sent its last one. Cancel safe but for what is
     /// being decompressed.
     ///

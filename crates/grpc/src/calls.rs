@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle};
 use pronghorn_grpc_wire::{
-    Answers, Call, Code, Decoder, Ending, Input, Messages, Metadata, MethodPath, Reply, ReplyBody,
-    Status, Streamed, is_for_the_transport,
+    Answers, Call, Code, Decoder, Ending, FrameError, Input, Messages, Metadata, MethodPath, Reply,
+    ReplyBody, Status, Streamed, is_for_the_transport,
 };
 use pronghorn_pool::ReplyBody as WorkerBody;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pool, Reply as WorkerReply, Terms};
@@ -282,16 +282,25 @@ impl Calls {
         };
         match answer {
             Err(status) => Reply::ended(status),
-            Ok(Ok(reply)) => self.reply(*reply, method.server_streams, uplink).await,
+            Ok(Ok(reply)) => {
+                let (is_stream, exec_ttl) = (method.server_streams, pool.exec_ttl());
+                self.reply(*reply, is_stream, uplink, exec_ttl).await
+            }
             Ok(Err(error)) => {
-                tell(&error);
+                tell(&error, pool, record);
                 Reply::ended(status_of(&error))
             }
         }
     }
 
     /// Makes a reply of what a worker has answered.
-    async fn reply(&self, reply: WorkerReply, is_stream: bool, uplink: Option<Uplink>) -> Reply {
+    async fn reply(
+        &self,
+        reply: WorkerReply,
+        is_stream: bool,
+        uplink: Option<Uplink>,
+        exec_ttl: Option<Duration>,
+    ) -> Reply {
         let WorkerReply { head, body } = reply;
         let body = match body {
             WorkerBody::Whole(content) => Body::Whole(content.into()),
@@ -319,7 +328,7 @@ impl Calls {
             };
         }
         let cut = Box::pin(self.state.cut().clone().cancelled_owned());
-        let mut stream = WorkerStream::new(body, self.most, uplink, cut);
+        let mut stream = WorkerStream::new(body, self.most, uplink, exec_ttl, cut);
         let headers = match poll_fn(|cx| stream.poll_headers(cx)).await {
             Ok(headers) => headers,
             Err(status) => return Reply::ended(status),
@@ -360,15 +369,17 @@ fn not_whole(why: &NotWhole) -> Status {
     Status::new(code, text)
 }
 
-fn tell(error: &CallError) {
+/// The client learns nothing of what was thrown, so the record has all of it.
+fn tell(error: &CallError, pool: &Pool, record: &Record) {
     if let CallError::Thrown(thrown) = error {
-        static THROWN: LogThrottle = LogThrottle::new();
-        if let Some(times) = THROWN.should_log() {
+        pool.tell_failure(|left_out| {
             tracing::error!(
-                target: "grpc", times, class = thrown.class,
+                target: "grpc", class = thrown.class, file = thrown.file, line = thrown.line,
+                method = &*record.method, request_id = record.request_id.as_deref(),
+                pool = pool.name(), trace = thrown.trace, left_out,
                 "a method threw: {} in {}:{}", thrown.message, thrown.file, thrown.line
             );
-        }
+        });
     }
 }
 
@@ -415,6 +426,9 @@ struct WorkerStream {
     reader: Reader,
     decoder: Decoder,
     ready: Option<Messages>,
+    /// The time that the worker has for a message.
+    exec_ttl: Option<Duration>,
+    heard: Instant,
     /// Ready when a stop waits no longer.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
@@ -424,6 +438,7 @@ impl WorkerStream {
         body: Body,
         most: usize,
         uplink: Option<Uplink>,
+        exec_ttl: Option<Duration>,
         cut: Pin<Box<WaitForCancellationFutureOwned>>,
     ) -> Self {
         Self {
@@ -431,6 +446,8 @@ impl WorkerStream {
             reader: Reader::new(body),
             decoder: Decoder::new(most),
             ready: None,
+            exec_ttl,
+            heard: Instant::now(),
             cut,
         }
     }
@@ -463,7 +480,16 @@ impl WorkerStream {
                     return Poll::Ready(Part::Message(Messages::Message(part.bytes)));
                 }
                 Ok(None) => {}
-                Err(_) => return failed("the worker's reply is none of messages, or too long"),
+                Err(FrameError::TooLong { announced, most }) => {
+                    let what = format!(
+                        "grpc: trying to send message larger than max ({announced} vs. {most})"
+                    );
+                    let ending = Ending::from(Status::new(Code::ResourceExhausted, what));
+                    return Poll::Ready(Part::Message(Messages::End(ending)));
+                }
+                Err(FrameError::Flag(_)) => {
+                    return failed("the worker's reply is none of messages");
+                }
             }
             if let Some(uplink) = &mut self.uplink
                 && let Poll::Ready(status) = uplink.poll_failed(cx)
@@ -475,11 +501,20 @@ impl WorkerStream {
                 return Poll::Ready(Part::Message(Messages::End(stopped().into())));
             }
             match std::task::ready!(self.reader.poll_next(cx)) {
-                Read::Bytes(bytes) => self.decoder.add(&bytes),
+                Read::Bytes(bytes) => {
+                    self.heard = Instant::now();
+                    self.decoder.add(&bytes);
+                }
                 Read::End => return failed("the worker's reply has no end"),
                 Read::Broken => {
-                    let what = "the worker ended before its reply was complete";
-                    let ending = Ending::from(Status::new(Code::Unavailable, what));
+                    let is_late = self.exec_ttl.is_some_and(|ttl| self.heard.elapsed() >= ttl);
+                    let status = if is_late {
+                        status_of(&CallError::Deadline)
+                    } else {
+                        let what = "the worker ended before its reply was complete";
+                        Status::new(Code::Unavailable, what)
+                    };
+                    let ending = Ending::from(status);
                     return Poll::Ready(Part::Message(Messages::End(ending)));
                 }
             }

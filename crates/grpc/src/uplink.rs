@@ -60,7 +60,11 @@ async fn bring(mut messages: Detached, feed: &BodyFeed) -> Result<(), Status> {
     let mut buffer = BytesMut::new();
     let mut is_over = false;
     loop {
-        let wanted = poll_fn(|cx| feed.poll_wanted(cx)).await.max(1);
+        let wanted = poll_fn(|cx| {
+            messages.gather(cx);
+            feed.poll_wanted(cx)
+        });
+        let wanted = wanted.await.max(1);
         if buffer.is_empty() && !is_over {
             match messages.next().await? {
                 Some(message) => {

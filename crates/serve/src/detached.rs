@@ -1,8 +1,8 @@
 //! A request's body that is read beside its response.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 
 use crate::body_error::BodyError;
@@ -14,13 +14,22 @@ use crate::body_error::BodyError;
 #[derive(Debug)]
 pub struct DetachedBody {
     body: RecvStream,
+    /// Bytes that have come and that the reader has not asked for yet.
+    ahead: BytesMut,
+    /// How the body ended, if that has come, too.
+    ended: Option<Result<(), BodyError>>,
     /// Bytes that the reader has and for which the client may not send more yet.
     held: usize,
 }
 
 impl DetachedBody {
     pub(crate) fn new(body: RecvStream, held: usize) -> Self {
-        Self { body, held }
+        Self {
+            body,
+            ahead: BytesMut::new(),
+            ended: None,
+            held,
+        }
     }
 
     /// The next piece; `None` at the end. What it gave before is taken as read: the client may send
@@ -30,16 +39,35 @@ impl DetachedBody {
         if held > 0 && self.body.flow_control().release_capacity(held).is_err() {
             return Poll::Ready(Err(BodyError::Gone));
         }
+        let piece = if self.ahead.is_empty() {
+            ready!(self.poll_piece(cx))?
+        } else {
+            Some(std::mem::take(&mut self.ahead).freeze())
+        };
+        self.held = piece.as_ref().map_or(0, Bytes::len);
+        Poll::Ready(Ok(piece))
+    }
+
+    /// Puts together what has come while the reader is busy elsewhere. `h2` keeps each frame by
+    /// itself, and ends a connection that makes it keep too many small ones. The client may not
+    /// send more for it before it is read. Its bytes are returned.
+    pub fn gather(&mut self, cx: &mut Context<'_>) -> usize {
+        while let Poll::Ready(Ok(Some(piece))) = self.poll_piece(cx) {
+            self.ahead.extend_from_slice(&piece);
+        }
+        self.ahead.len()
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {
-            match self.body.poll_data(cx) {
-                Poll::Ready(Some(Ok(bytes))) if bytes.is_empty() => {}
-                Poll::Ready(Some(Ok(bytes))) => {
-                    self.held = bytes.len();
-                    return Poll::Ready(Ok(Some(bytes)));
-                }
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Gone)),
-                Poll::Ready(None) => return Poll::Ready(Ok(None)),
-                Poll::Pending => return Poll::Pending,
+            if let Some(ended) = self.ended {
+                return Poll::Ready(ended.map(|()| None));
+            }
+            match ready!(self.body.poll_data(cx)) {
+                Some(Ok(bytes)) if bytes.is_empty() => {}
+                Some(Ok(bytes)) => return Poll::Ready(Ok(Some(bytes))),
+                Some(Err(_)) => self.ended = Some(Err(BodyError::Gone)),
+                None => self.ended = Some(Ok(())),
             }
         }
     }

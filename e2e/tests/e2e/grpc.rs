@@ -426,6 +426,36 @@ fn a_client_streams_and_both_do() {
 }
 
 #[test]
+fn a_client_may_stream_many_small_messages() {
+    const MANY: usize = 20_000;
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    let mut talking = client.begin("/test.v1.Talk/Join", &[], false);
+    for _ in 0..MANY {
+        talking.sending.send_data(text("a", 0), false).unwrap();
+    }
+    talking.sending.send_data(Bytes::new(), true).unwrap();
+    // Faster than PHP takes them; and nobody else on the connection is hurt.
+    assert_eq!(client.say("hello").code(), "0");
+    let got = client.finish(talking);
+    assert_eq!(got.code(), "0", "{}", got.message());
+    assert!(got.body.len() > MANY, "{}", got.body.len());
+    server.stop();
+}
+
+#[test]
+fn each_exception_has_a_record() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    for number in 0..4 {
+        let got = client.say(&format!("throw {number}"));
+        assert_ne!(got.code(), "0");
+        server.logged(&["a method threw", &format!("no throw {number}")]);
+    }
+    server.stop();
+}
+
+#[test]
 fn health_follows_the_workers() {
     let (mut server, address) = start("grpc/foreign.php", POOL);
     let client = connect(address);

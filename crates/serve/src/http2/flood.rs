@@ -29,6 +29,12 @@ const OTHERS: u32 = 5000;
 /// Pieces of a body with nothing in them. They are allowed, and nobody needs them.
 const EMPTY: u32 = 100;
 
+/// Frames of bodies with less than this cost `h2` more than their bytes.
+const SMALL: usize = 256;
+
+/// So many of them are read in one go: readers of bodies run between.
+const SMALL_AT_ONCE: usize = 256;
+
 /// A frame's head: length, type, flags, stream.
 pub(super) const HEAD: usize = 9;
 /// The bytes that a client sends before its first frame.
@@ -75,6 +81,8 @@ pub(super) struct Frames {
     priorities: Rate,
     others: Rate,
     empty: Rate,
+    /// Small frames of bodies since the readers of bodies had their turn.
+    small: usize,
 }
 
 impl Frames {
@@ -94,7 +102,17 @@ impl Frames {
             priorities: rate(PRIORITIES),
             others: rate(OTHERS),
             empty: rate(EMPTY),
+            small: 0,
         }
+    }
+
+    /// Whether the readers of bodies are to take what is there before more is read.
+    pub(super) fn take_turn(&mut self) -> bool {
+        let is_due = self.small >= SMALL_AT_ONCE;
+        if is_due {
+            self.small = 0;
+        }
+        is_due
     }
 
     /// Takes the next bytes, however they are cut.
@@ -123,6 +141,9 @@ impl Frames {
         const UNKNOWN: u8 = 10;
         let [a, b, c, kind, flags, ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
+        if kind == 0 && self.skip < SMALL {
+            self.small += 1;
+        }
         let (rate, flood) = match kind {
             0 if self.skip == 0 && flags & END_STREAM == 0 => (&mut self.empty, Flood::EmptyData),
             2 => (&mut self.priorities, Flood::Priorities),

@@ -376,6 +376,10 @@ impl Guard {
             if self.signs.flood().is_some() {
                 return Poll::Pending; // the connection's task, which asks, ends it now
             }
+            if self.frames.take_turn() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if self.held.is_empty() {
                 if ready!(self.poll_straight(cx, buffer))? {
                     return Poll::Ready(Ok(()));

@@ -40,6 +40,9 @@ pub(crate) const PREFACE: &[u8] = flood::PREFACE;
 const STREAM_WINDOW: u32 = 256 << 10;
 /// The same for all bodies of a connection: what a client can make a server hold that is busy.
 const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Memory for frames of bodies that are smaller than their overhead in `h2`, as long as nobody has
+/// read them. One read brings 800 KB of it; a client that makes it more is cut off.
+const SMALL_FRAMES: usize = 2 << 20;
 /// Bytes of one reply that may wait for room in the socket. The rest waits with the worker that
 /// sends it.
 const SEND_BUFFER: usize = 256 << 10;
@@ -144,6 +147,7 @@ fn builder(limits: &Limits) -> Builder {
         .max_concurrent_streams(limits.http2.streams)
         .max_header_list_size(u32::try_from(limits.receive.head * HEADS).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
         .max_local_error_reset_streams(Some(ERRORS))
         .max_pending_accept_reset_streams(resets_unseen(limits));
     builder
