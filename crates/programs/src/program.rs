@@ -35,6 +35,15 @@ pub(crate) enum Idle {
     Stays,
 }
 
+/// How far a replacement has come.
+#[derive(Debug)]
+struct Rolled {
+    /// Processes before it.
+    known: u32,
+    /// Indexes of those that are new.
+    replaced: Vec<u32>,
+}
+
 impl Program {
     /// One that is stopped.
     pub(crate) fn new(spec: Spec, around: Surroundings, was_created: bool) -> Self {
@@ -110,9 +119,10 @@ impl Program {
     pub(crate) async fn start(&self) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         for slot in self.slots() {
+            let starts = slot.facts().starts;
             slot.tell(InstanceOrder::Start).await;
             let facts = slot.facts();
-            if !facts.state.has_process() && facts.starts == 0 && !facts.was_expected {
+            if !facts.state.has_process() && facts.starts == starts && !facts.was_expected {
                 return Err(facts.last.unwrap_or_default());
             }
         }
@@ -190,54 +200,91 @@ impl Program {
         self.look_up(&to)?;
         let change = CancellationToken::new();
         *lock(&self.change) = change.clone();
-        let replaced = change.run_until_cancelled(self.roll(to, idle)).await;
-        replaced.unwrap_or_else(|| Err("it was stopped meanwhile".to_owned()))
+        let before = self.spec();
+        let mut rolled = Rolled {
+            known: u32::try_from(self.slots().len()).unwrap_or(u32::MAX),
+            replaced: Vec::new(),
+        };
+        let rolling = self.roll(&before, &to, idle, &mut rolled);
+        match change.run_until_cancelled(rolling).await {
+            Some(Ok(())) => {
+                *lock(&self.spec) = to;
+                Ok(())
+            }
+            Some(Err(why)) => {
+                self.go_back(&before, &rolled).await;
+                if to != before {
+                    for index in rolled.replaced {
+                        self.restart(index).await;
+                    }
+                }
+                Err(why)
+            }
+            // Whoever has stopped it ends the processes.
+            None => {
+                self.go_back(&before, &rolled).await;
+                Err("it was stopped meanwhile".to_owned())
+            }
+        }
     }
 
-    async fn roll(&self, to: Arc<Spec>, idle: Idle) -> Result<(), String> {
-        let (before, wanted) = (self.spec(), to.settings.process_num);
+    async fn roll(
+        &self,
+        before: &Arc<Spec>,
+        to: &Arc<Spec>,
+        idle: Idle,
+        rolled: &mut Rolled,
+    ) -> Result<(), String> {
+        let wanted = to.settings.process_num;
         let slots = self.slots();
-        let mut replaced = Vec::new();
         for slot in slots.iter().filter(|slot| slot.index < wanted) {
             if idle == Idle::Stays && slot.facts().state == ProcessState::Stopped {
                 slot.tell(InstanceOrder::Settings(to.clone())).await;
                 continue;
             }
-            if let Err(why) = self.replace_one(slot, &before, &to).await {
-                if to != before {
-                    for index in replaced {
-                        self.put_back(index, &before).await;
-                    }
-                }
+            if let Err(why) = self.replace_one(slot, before, to).await {
                 let index = slot.index;
                 return Err(format!("process {index} did not come up: {why}"));
             }
-            replaced.push(slot.index);
+            rolled.replaced.push(slot.index);
         }
-        let known = u32::try_from(slots.len()).unwrap_or(u32::MAX);
         let is_idle = !slots.is_empty()
             && slots
                 .iter()
                 .all(|slot| slot.facts().state == ProcessState::Stopped);
-        for index in known..wanted {
-            let slot = self.slot(index, &to);
+        for index in rolled.known..wanted {
+            let slot = self.slot(index, to);
+            lock(&self.slots).push(slot.clone());
             if idle == Idle::Starts || !is_idle {
                 slot.tell(InstanceOrder::Start).await;
                 if let Err(why) = slot.came_up().await {
                     return Err(format!("process {index} did not come up: {why}"));
                 }
             }
-            lock(&self.slots).push(slot);
         }
-        for slot in slots.iter().filter(|slot| slot.index >= wanted) {
+        self.shrink(wanted).await;
+        Ok(())
+    }
+
+    /// These settings hold again, for as many processes as there were.
+    async fn go_back(&self, to: &Arc<Spec>, rolled: &Rolled) {
+        self.shrink(rolled.known).await;
+        for slot in self.slots() {
+            slot.tell(InstanceOrder::Settings(to.clone())).await;
+        }
+    }
+
+    /// Ends the processes from this index on.
+    async fn shrink(&self, wanted: u32) {
+        let slots = self.slots();
+        let ending = slots.iter().filter(|slot| slot.index >= wanted);
+        for slot in ending.clone() {
             slot.tell(InstanceOrder::Remove).await;
         }
-        for slot in slots.iter().filter(|slot| slot.index >= wanted) {
+        for slot in ending {
             slot.is_gone().await;
         }
         lock(&self.slots).retain(|slot| slot.index < wanted);
-        *lock(&self.spec) = to;
-        Ok(())
     }
 
     async fn replace_one(
@@ -275,10 +322,9 @@ impl Program {
         came_up
     }
 
-    async fn put_back(&self, index: u32, to: &Arc<Spec>) {
+    async fn restart(&self, index: u32) {
         let slot = self.slots().into_iter().find(|slot| slot.index == index);
         if let Some(slot) = slot {
-            slot.tell(InstanceOrder::Settings(to.clone())).await;
             slot.tell(InstanceOrder::Restart).await;
         }
     }

@@ -1,6 +1,7 @@
 //! Programs that the server keeps running: the section `service`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use pronghorn_testkit::{Server, Site, time, wait_for};
@@ -104,10 +105,9 @@ fn programs_run_are_restarted_and_end_with_the_server() {
     is_gone(before[1]);
     let after = wait_for("the next process", || {
         let pids = pids(&processes(&server, "queue"));
-        (pids.len() == 3).then_some(pids)
+        (pids.len() == 3 && pids[1] != before[1]).then_some(pids)
     });
     assert_eq!((after[0], after[2]), (before[0], before[2]));
-    assert_ne!(after[1], before[1]);
     server.logged(&[
         "ERROR",
         "service",
@@ -691,6 +691,75 @@ fn a_reload_whose_new_program_fails_keeps_the_old_one() {
         "the program goes on as it was",
         "process 0 did not come up",
     ]);
+    server.stop();
+}
+
+/// The commands of the processes of a program.
+fn commands(server: &Server, name: &str) -> Vec<String> {
+    let pids = pids(&until(server, name, "running"));
+    let lines = pids.iter().map(|pid| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("it runs");
+        line.replace('\0', " ").trim_end().to_owned()
+    });
+    lines.collect()
+}
+
+#[test]
+fn a_reload_that_fails_late_or_is_stopped_leaves_all_processes_as_they_were() {
+    let old = "  a: {command: sleep 1000, process_num: 2, start_time: 1s}\n";
+    let last_fails = "  a: {command: sh -c 'test $$PRONGHORN_PROGRAM_INDEX = 2 && exit 9; exec sleep 2000', \
+                      process_num: 3, start_time: 1s}\n";
+    for replace in ["stop-first", "start-first"] {
+        let with =
+            |text: &str| text.replace("start_time", &format!("replace: {replace}, start_time"));
+        let server = start(&with(old));
+        let before = vec!["sleep 1000"; 2];
+        assert_eq!(commands(&server, "a"), before);
+        let site = server.site();
+        site.write(".rr.yaml", &configuration(&with(last_fails)));
+        assert_ne!(server.steer(&["reload"]).code, Some(0));
+        wait_for("the old ones", || {
+            (commands(&server, "a") == before).then_some(())
+        });
+        site.write(".rr.yaml", &configuration(&with(old)));
+        assert_eq!(server.steer(&["reload"]).code, Some(0));
+        assert_eq!(commands(&server, "a"), before, "{replace}");
+        // Somebody stops the program when one of the two is new.
+        site.write(
+            ".rr.yaml",
+            &configuration(&with(&old.replace("1000", "2000"))),
+        );
+        let first = pids(&until(&server, "a", "running"))[0];
+        std::thread::scope(|scope| {
+            let reload = scope.spawn(|| server.steer(&["reload"]));
+            wait_for("a new one", || {
+                let now = pids(&processes(&server, "a"));
+                let is_new = now.first().is_some_and(|pid| *pid != first);
+                is_new.then_some(())
+            });
+            server.steer(&["programs", "stop", "a"]);
+            let reload = reload.join().expect("it ends");
+            assert_ne!(reload.code, Some(0), "{}", reload.stdout);
+        });
+        server.steer(&["programs", "start", "a"]);
+        assert_eq!(commands(&server, "a"), before, "{replace}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_start_that_fails_says_so_whatever_ran_before() {
+    let site = site("  a: {command: ./program, start_time: 100ms}\n")
+        .file("program", "#!/bin/sh\nexec sleep 1000\n");
+    let program = site.path("program");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&program, executable).expect("it is there");
+    let server = Server::start(site);
+    until(&server, "a", "running");
+    server.steer(&["programs", "stop", "a"]);
+    fs::remove_file(program).expect("it is there");
+    let failed = server.steer(&["programs", "start", "a"]);
+    assert_ne!(failed.code, Some(0), "{}", failed.stdout);
     server.stop();
 }
 
