@@ -66,7 +66,7 @@ pub(crate) fn ending_fields(ending: &Ending) -> Fields {
 }
 
 /// The end of a stream whose deadline has passed.
-pub(crate) fn late() -> Status {
+pub fn late() -> Status {
     Status::new(Code::DeadlineExceeded, "the deadline passed")
 }
 

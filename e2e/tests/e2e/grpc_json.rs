@@ -2,8 +2,9 @@
 //! `descriptors`.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use pronghorn_testkit::{Connection, Response, Server, Site};
+use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
 
 use crate::grpc;
 
@@ -19,7 +20,7 @@ service Talk {
     additional_bindings { put: "/v1/say/{count}" body: "text" response_body: "count" }
   }; }
   rpc Count(Text) returns (stream Text) { option (google.api.http) = { get: "/v1/count" }; }
-  rpc Join(stream Text) returns (Text);
+  rpc Join(stream Text) returns (Text) { option (google.api.http) = { post: "/v1/join" body: "*" }; }
   rpc Chat(stream Text) returns (stream Text);
   rpc Absent(Text) returns (Text) { option (google.api.http) = { get: "/v1/absent:{never}" }; }
 }
@@ -61,11 +62,11 @@ fn methods_with_rules_answer_json() {
         ("POST", "/v1/say", "{\"count\": \"x\"}", 400, "\"code\":3"),
         ("DELETE", "/v1/say/a", "", 405, "the path has other methods"),
         (
-            "GET",
-            "/v1/count",
-            "",
+            "POST",
+            "/v1/join",
+            "{}",
             501,
-            "methods that stream have no JSON",
+            "methods whose clients stream have no JSON",
         ),
         ("GET", "/v1/absent", "", 501, "\"code\":12"),
         ("GET", "/v1/nothing", "", 415, "gRPC"),
@@ -80,6 +81,104 @@ fn methods_with_rules_answer_json() {
     assert_eq!(ask(address, "POST", "/v1/say", &long).status, 429);
     // Calls go on, on the same port.
     assert_eq!(grpc::connect(address).say("a").body, grpc::text("a!", 1));
+    server.stop();
+}
+
+fn streaming() -> (Server, SocketAddr) {
+    let more = "  json_transcoding: true\n  pool: {num_workers: 2}\n";
+    let (site, address) = grpc::site("grpc/ours.php", more);
+    let rules = PROTO.replace("/v1/absent:{never}", "/v1/absent");
+    let rules = rules.replace(
+        "get: \"/v1/count\"",
+        "get: \"/v1/count\" additional_bindings { get: \"/v1/numbers\" response_body: \"count\" }",
+    );
+    site.write("talk.proto", &rules);
+    (Server::start_without_http(site), address)
+}
+
+#[test]
+fn a_stream_is_lines_of_json() {
+    let (server, address) = streaming();
+    let got = ask(address, "GET", "/v1/count?text=a&count=2", "");
+    assert_eq!(got.status, 200);
+    assert_eq!(got.header("content-type"), Some("application/x-ndjson"));
+    let lines =
+        "{\"result\":{\"text\":\"a\",\"count\":1}}\n{\"result\":{\"text\":\"a\",\"count\":2}}\n";
+    assert_eq!(got.text(), lines);
+    let got = ask(address, "GET", "/v1/numbers?count=2", "");
+    assert_eq!(got.text(), "{\"result\":1}\n{\"result\":2}\n");
+
+    // A failure after messages is the last line; one before them is as that of other methods.
+    for (text, last) in [
+        (
+            "fail",
+            "{\"code\":10,\"message\":\"enough\",\"details\":[]}",
+        ),
+        (
+            "throw",
+            "{\"code\":13,\"message\":\"the method failed\",\"details\":[]}",
+        ),
+    ] {
+        let got = ask(
+            address,
+            "GET",
+            &format!("/v1/count?text={text}&count=5"),
+            "",
+        );
+        let lines: Vec<_> = got.text().lines().map(str::to_owned).collect();
+        assert_eq!((got.status, lines.len()), (200, 3), "{lines:?}");
+        assert_eq!(lines[2], format!("{{\"error\":{last}}}"));
+    }
+    let got = ask(address, "GET", "/v1/count?text=early", "");
+    assert_eq!(
+        (got.status, got.header("content-type")),
+        (404, Some("application/json"))
+    );
+    assert!(got.text().contains("nothing to count"), "{}", got.text());
+    server.stop();
+}
+
+#[test]
+fn a_stream_of_json_ends_with_its_deadline_and_with_its_client() {
+    let (server, address) = streaming();
+    let mut connection = Connection::open(address);
+    connection.request("GET", "/v1/count?text=endless", "grpc-timeout: 100m\r\n");
+    let got = connection.response().text();
+    let last = got.lines().last().unwrap_or_default();
+    assert!(last.starts_with("{\"error\":{\"code\":4,"), "{last}");
+    assert!(got.lines().count() > 2, "{got}");
+    drop(connection);
+    // Over HTTP/1.1 and without a word.
+    let mut connection = Connection::open(address);
+    connection.request("GET", "/v1/count?text=endless", "");
+    connection.head();
+    assert!(connection.chunk().is_some());
+    connection.leave();
+    wait_for("the end of the second count", || {
+        let ended = server.log().matches("the count ended at").count();
+        (ended == 2).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing happens that could be waited for: the client does not read"
+)]
+fn a_client_that_reads_no_json_holds_php_back() {
+    let (server, address) = streaming();
+    let mut connection = Connection::open(address);
+    let target = format!("/v1/count?text={}", "x".repeat(1000));
+    connection.request("GET", &target, "");
+    connection.head();
+    assert!(connection.chunk().is_some());
+    let before = server.resident_memory();
+    std::thread::sleep(Duration::from_millis(500)); // as long as the client reads nothing
+    let grown = server.resident_memory().saturating_sub(before);
+    assert!(grown < 16 << 10, "{grown} KB more");
+    connection.leave();
+    server.logged(&["the count ended at"]);
     server.stop();
 }
 

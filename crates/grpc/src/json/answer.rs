@@ -9,7 +9,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::{Map, Value, json};
 
-use super::rules::Route;
+use super::rules::Output;
 
 /// The details of a `google.rpc.Status`.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -26,15 +26,15 @@ struct Any {
     value: Bytes,
 }
 
-/// The body of a reply.
-pub(super) fn success(route: &Route, message: &[u8]) -> Result<Vec<u8>, Status> {
+/// A message of a reply.
+pub(super) fn success(output: &Output, message: &[u8]) -> Result<Vec<u8>, Status> {
     let broken = |why: String| {
         let text = format!("the worker's message can't be written as JSON: {why}");
         Status::new(Code::Internal, text)
     };
-    let message = DynamicMessage::decode(route.method.output(), message);
+    let message = DynamicMessage::decode(output.message.clone(), message);
     let message = message.map_err(|error| broken(error.to_string()))?;
-    let Some(field) = &route.response else {
+    let Some(field) = &output.part else {
         let mut out = Vec::new();
         let mut serializer = serde_json::Serializer::new(&mut out);
         let written = message.serialize_with_options(&mut serializer, &SerializeOptions::new());
@@ -51,16 +51,18 @@ pub(super) fn success(route: &Route, message: &[u8]) -> Result<Vec<u8>, Status> 
     Ok(part.unwrap_or_default().to_string().into_bytes())
 }
 
-/// The response to a call that failed: a `google.rpc.Status`.
-pub(super) fn failure(pool: &DescriptorPool, ending: &Ending) -> Response {
-    let status = &ending.status;
+/// A `google.rpc.Status`.
+pub(super) fn status_json(pool: &DescriptorPool, status: &Status) -> Value {
     let details = status.details.clone().unwrap_or_default();
     let details = Details::decode(details).unwrap_or_default().details;
     let details: Vec<_> = details.iter().map(|any| detail(pool, any)).collect();
-    let body = json!({
-        "code": status.code.number(), "message": status.message, "details": details,
-    });
-    let mut response = Response::new(http_status(status.code), Body::Empty);
+    json!({ "code": status.code.number(), "message": status.message, "details": details })
+}
+
+/// The response to a call that failed: a `google.rpc.Status`.
+pub(super) fn failure(pool: &DescriptorPool, ending: &Ending) -> Response {
+    let body = status_json(pool, &ending.status);
+    let mut response = Response::new(http_status(ending.status.code), Body::Empty);
     put(&mut response, body.to_string().into_bytes());
     ending
         .trailers

@@ -2,6 +2,7 @@
 
 mod answer;
 mod fields;
+mod lines;
 mod request;
 mod rules;
 mod template;
@@ -22,6 +23,7 @@ use crate::files::FileError;
 use crate::table::ServiceTable;
 
 use answer::{failure, put, success};
+use lines::Lines;
 use rules::{BodyRule, Route};
 
 /// The routes of all methods that have some.
@@ -96,66 +98,79 @@ impl Json {
             }
         };
         let answer = match self.routes.get(at) {
-            Some(route) => answer(route, server, request, exchange).await,
+            Some(route) => self.answer(route, server, request, exchange).await,
             None => Err(Status::new(Code::Internal, "the route is gone").into()),
         };
         answer.unwrap_or_else(|ending| failure(&self.pool, &ending))
     }
+
+    /// Answers a call, or says how it ended before its reply began.
+    async fn answer(
+        &self,
+        route: &Route,
+        server: &Server<Calls>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+    ) -> Result<Response, Ending> {
+        let invalid = |why: String| Status::new(Code::InvalidArgument, why);
+        if route.method.is_client_streaming() {
+            let what = "methods whose clients stream have no JSON";
+            return Err(Status::new(Code::Unimplemented, what).into());
+        }
+        let (body, _charge) = match route.body {
+            BodyRule::None => Default::default(),
+            BodyRule::Whole | BodyRule::Field(_) => server.read_body(exchange).await?,
+        };
+        let head = &request.head;
+        let variables = route.template.matches(head.path()).unwrap_or_default();
+        let message = request::message(route, &variables, head.query(), &body).map_err(invalid)?;
+        let fields = head.fields();
+        let deadline = match fields.get("grpc-timeout").map(parse_timeout) {
+            None => None,
+            Some(Some(time)) => Some(request.accepted + time),
+            Some(None) => return Err(invalid("malformed grpc-timeout".to_owned()).into()),
+        };
+        let call = Call {
+            method: MethodPath {
+                service: route.method.parent_service().full_name().to_owned(),
+                method: route.method.name().to_owned(),
+            },
+            content: Content {
+                flavour: Flavour::Grpc,
+            },
+            metadata: Metadata::of_request(fields),
+            authority: head.authority().to_owned(),
+            deadline,
+            peer: request.peer.clone(),
+            accepted: request.accepted,
+            accepted_us: request.accepted_us,
+        };
+        let reply = server
+            .answer_message(call, Bytes::from(message), exchange)
+            .await;
+        let mut response = Response::new(200, Body::Empty);
+        if route.method.is_server_streaming() {
+            let (output, pool) = (route.output.clone(), self.pool.clone());
+            let lines = Lines::begin(output, pool, reply.body, deadline, exchange).await?;
+            response.body = Body::Made(Box::new(lines));
+            response.fields.push("Content-Type", "application/x-ndjson");
+        } else {
+            put(&mut response, success(&route.output, &only(reply.body)?)?);
+        }
+        let fields = &mut response.fields;
+        reply.headers.write(|name, value| fields.push(name, value));
+        Ok(response)
+    }
 }
 
-async fn answer(
-    route: &Route,
-    server: &Server<Calls>,
-    request: Request,
-    exchange: &mut dyn Exchange,
-) -> Result<Response, Ending> {
-    let invalid = |why: String| Status::new(Code::InvalidArgument, why);
-    if route.method.is_client_streaming() || route.method.is_server_streaming() {
-        let what = "methods that stream have no JSON";
-        return Err(Status::new(Code::Unimplemented, what).into());
-    }
-    let (body, _charge) = match route.body {
-        BodyRule::None => Default::default(),
-        BodyRule::Whole | BodyRule::Field(_) => server.read_body(exchange).await?,
-    };
-    let head = &request.head;
-    let variables = route.template.matches(head.path()).unwrap_or_default();
-    let message = request::message(route, &variables, head.query(), &body).map_err(invalid)?;
-    let fields = head.fields();
-    let deadline = match fields.get("grpc-timeout").map(parse_timeout) {
-        None => None,
-        Some(Some(time)) => Some(request.accepted + time),
-        Some(None) => return Err(invalid("malformed grpc-timeout".to_owned()).into()),
-    };
-    let call = Call {
-        method: MethodPath {
-            service: route.method.parent_service().full_name().to_owned(),
-            method: route.method.name().to_owned(),
-        },
-        content: Content {
-            flavour: Flavour::Grpc,
-        },
-        metadata: Metadata::of_request(fields),
-        authority: head.authority().to_owned(),
-        deadline,
-        peer: request.peer.clone(),
-        accepted: request.accepted,
-        accepted_us: request.accepted_us,
-    };
-    let reply = server
-        .answer_message(call, Bytes::from(message), exchange)
-        .await;
-    let message = match reply.body {
-        ReplyBody::One(message, _) => message,
-        ReplyBody::Empty(ending) if ending.status.code != Code::Ok => return Err(ending),
+/// The message of a reply that has one.
+fn only(body: ReplyBody) -> Result<Bytes, Ending> {
+    match body {
+        ReplyBody::One(message, _) => Ok(message),
+        ReplyBody::Empty(ending) if ending.status.code != Code::Ok => Err(ending),
         ReplyBody::Empty(_) | ReplyBody::Stream(_) => {
             let what = "the worker has not answered with one message";
-            return Err(Status::new(Code::Internal, what).into());
+            Err(Status::new(Code::Internal, what).into())
         }
-    };
-    let mut response = Response::new(200, Body::Empty);
-    put(&mut response, success(route, &message)?);
-    let fields = &mut response.fields;
-    reply.headers.write(|name, value| fields.push(name, value));
-    Ok(response)
+    }
 }

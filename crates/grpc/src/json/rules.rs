@@ -1,6 +1,6 @@
 //! The rules of `google.api.http`, which methods have as an option.
 
-use prost_reflect::{DynamicMessage, FieldDescriptor, MethodDescriptor, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, MethodDescriptor, Value};
 
 use super::fields::field_path;
 use super::template::Template;
@@ -18,8 +18,15 @@ pub(super) struct Route {
     pub(super) template: Template,
     pub(super) method: MethodDescriptor,
     pub(super) body: BodyRule,
-    /// The field of the reply that is sent; None: all of it.
-    pub(super) response: Option<FieldDescriptor>,
+    pub(super) output: Output,
+}
+
+/// The message of a reply, and the part of it that is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Output {
+    pub(super) message: MessageDescriptor,
+    /// None: all of it.
+    pub(super) part: Option<FieldDescriptor>,
 }
 
 /// The use that the body has.
@@ -101,6 +108,9 @@ fn route(method: &MethodDescriptor, rule: &DynamicMessage) -> Result<Route, Stri
         template,
         method: method.clone(),
         body,
-        response: response.transpose()?,
+        output: Output {
+            part: response.transpose()?,
+            message: output,
+        },
     })
 }

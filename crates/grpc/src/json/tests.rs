@@ -171,12 +171,12 @@ fn replies_and_failures_are_json() {
             .unwrap()
     };
     let item = b"\x0a\x017\x18\x05\x22\x01a";
-    let said = success(route("Get"), item).unwrap();
+    let said = success(&route("Get").output, item).unwrap();
     assert_eq!(said, br#"{"id":"7","priceCents":"5","tags":["a"]}"#);
-    assert_eq!(success(route("Put"), item).unwrap(), br#"["a"]"#);
-    assert_eq!(success(route("Put"), b"").unwrap(), b"[]");
+    assert_eq!(success(&route("Put").output, item).unwrap(), br#"["a"]"#);
+    assert_eq!(success(&route("Put").output, b"").unwrap(), b"[]");
     assert_eq!(
-        success(route("Get"), b"\xff").unwrap_err().code,
+        success(&route("Get").output, b"\xff").unwrap_err().code,
         Code::Internal
     );
 
