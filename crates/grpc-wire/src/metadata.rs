@@ -6,11 +6,14 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use pronghorn_wire::Fields;
 
-/// Senders may pad or not.
+use crate::status::{Code, Status};
+
+/// Senders may pad or not, and fill the last character as they like.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
         .with_encode_padding(false)
+        .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
@@ -76,8 +79,12 @@ impl Metadata {
     }
 
     /// The fields of a request, those of the transport too. Values of names that end in `-bin` may
-    /// be several behind commas. One that is no base64 is kept as the text that it is.
-    pub fn of_request(fields: &Fields) -> Self {
+    /// be several behind commas.
+    ///
+    /// # Errors
+    ///
+    /// The status that ends the call, that of grpc-go: such a value is no base64.
+    pub fn of_request(fields: &Fields) -> Result<Self, Status> {
         let mut metadata = Self::new();
         for (name, value) in fields.iter() {
             let Ok(name) = std::str::from_utf8(name) else {
@@ -88,13 +95,14 @@ impl Metadata {
                 continue;
             }
             for part in value.split(|byte| *byte == b',') {
-                match decode_binary(part.trim_ascii()) {
-                    Some(bytes) => metadata.push_binary(name, bytes),
-                    None => metadata.push_text(name, part),
-                }
+                let Some(bytes) = decode_binary(part.trim_ascii()) else {
+                    let text = format!("malformed binary metadata in header \"{name}\"");
+                    return Err(Status::new(Code::Internal, text));
+                };
+                metadata.push_binary(name, bytes);
             }
         }
-        metadata
+        Ok(metadata)
     }
 
     pub fn push_text(&mut self, name: &str, value: &[u8]) {
@@ -190,10 +198,10 @@ mod tests {
 
     #[test]
     fn binary_values_may_be_padded_and_several() {
-        let fields: Fields = [("a-bin", "q6ur,qw==,"), ("b", "x,y"), ("c-bin", "!")]
+        let fields: Fields = [("a-bin", "q6ur,qw==,"), ("b", "x,y")]
             .into_iter()
             .collect();
-        let metadata = Metadata::of_request(&fields);
+        let metadata = Metadata::of_request(&fields).unwrap();
         let all: Vec<_> = metadata.iter().collect();
         let bytes = |bytes: &'static [u8]| Value::Binary(Bytes::from_static(bytes));
         let text = |text: &'static [u8]| Value::Text(Bytes::from_static(text));
@@ -204,9 +212,14 @@ mod tests {
                 ("a-bin", &bytes(b"\xab")),
                 ("a-bin", &bytes(b"")),
                 ("b", &text(b"x,y")),
-                ("c-bin", &text(b"!")),
             ]
         );
+        for broken in ["!", "q6ur,!", "q6u=r", "a"] {
+            let fields: Fields = [("c-bin", broken)].into_iter().collect();
+            let refused = Metadata::of_request(&fields).unwrap_err();
+            assert_eq!(refused.code, Code::Internal, "{broken}");
+            assert!(refused.message.contains("c-bin"), "{refused:?}");
+        }
     }
 
     #[test]
@@ -234,7 +247,7 @@ mod tests {
             metadata.push("a-bin", &bytes);
             let mut fields = Fields::new();
             metadata.write(|name, value| fields.push(name, value));
-            prop_assert_eq!(Metadata::of_request(&fields), metadata);
+            prop_assert_eq!(Metadata::of_request(&fields), Ok(metadata));
         }
     }
 }

@@ -305,6 +305,26 @@ fn a_server_streams_messages_as_they_come() {
 }
 
 #[test]
+fn broken_binary_metadata_is_refused() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    for value in ["!", "q6ur,!"] {
+        // It is refused before its message.
+        let talking = client.begin("/test.v1.Talk/Say", &[("x-a-bin", value)], true);
+        let got = client.finish(talking);
+        let message = "malformed binary metadata in header \"x-a-bin\"";
+        assert_eq!((got.code(), got.message()), ("13", message));
+    }
+    assert_eq!(
+        client
+            .call("Say", &[("x-a-bin", "q6ur")], text("a", 0))
+            .code(),
+        "0"
+    );
+    server.stop();
+}
+
+#[test]
 fn a_client_that_reads_nothing_holds_php_back() {
     let (server, address) = start("grpc/ours.php", POOL);
     let client = connect(address);

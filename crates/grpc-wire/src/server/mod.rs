@@ -188,9 +188,13 @@ impl<A: Answers> Server<A> {
             let text = format!("malformed method name: \"{path}\"");
             return failed(content, &Status::new(Code::Unimplemented, text).into());
         };
+        let metadata = match Metadata::of_request(fields) {
+            Ok(metadata) => metadata,
+            Err(status) => return failed(content, &status.into()),
+        };
         let call = Call {
             method: method.clone(),
-            metadata: Metadata::of_request(fields),
+            metadata,
             authority: request.head.authority().to_owned(),
             deadline,
             peer: request.peer.clone(),

@@ -138,7 +138,7 @@ impl Json {
             content: Content {
                 flavour: Flavour::Grpc,
             },
-            metadata: Metadata::of_request(fields),
+            metadata: Metadata::of_request(fields).map_err(|broken| invalid(broken.message))?,
             authority: head.authority().to_owned(),
             deadline,
             peer: request.peer.clone(),
