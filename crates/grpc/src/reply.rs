@@ -7,6 +7,7 @@ use pronghorn_grpc_wire::{
     Code, Ending, Metadata, Reply, ReplyBody, Status, decode_binary, percent_decode,
 };
 use pronghorn_pool::{CallError, Refused, Unencodable};
+use pronghorn_wire::native::Thrown;
 use prost::Message;
 use serde_json::{Map, Value};
 
@@ -21,6 +22,8 @@ pub(crate) struct RpcStatus {
     pub(crate) message: String,
 }
 
+/// As `pronghorn/worker` says it at the end of a stream.
+const OUT_OF_MEMORY: &str = "the method ran out of memory";
 /// Between the parts of an error of old packages.
 const SEPARATOR: &str = "|:|";
 
@@ -134,10 +137,18 @@ pub(crate) fn status_of(error: &CallError) -> Status {
         CallError::Unencodable(Unencodable::Pool(_)) => Code::Internal,
         CallError::Poisoned => Code::Internal,
         CallError::Deadline => Code::DeadlineExceeded,
+        CallError::Thrown(thrown) if is_out_of_memory(thrown) => {
+            return Status::new(Code::ResourceExhausted, OUT_OF_MEMORY);
+        }
         CallError::Thrown(_) => return Status::new(Code::Internal, "the method failed"),
         CallError::Reported(text) => return reported(text),
     };
     Status::new(code, error.to_string())
+}
+
+/// Whether PHP has ended the worker because of `memory_limit`.
+fn is_out_of_memory(thrown: &Thrown) -> bool {
+    thrown.class == "ErrorException" && thrown.message.starts_with("Allowed memory size of ")
 }
 
 /// The text of an ERROR frame: a code and a message of old packages, or what was thrown.
@@ -288,6 +299,16 @@ mod tests {
         }
     }
 
+    fn failed() -> Thrown {
+        Thrown {
+            class: "RuntimeException".to_owned(),
+            message: "Allowed memory size of a secret".to_owned(),
+            file: "a.php".to_owned(),
+            line: 1,
+            trace: String::new(),
+        }
+    }
+
     #[test]
     fn errors_as_text_may_have_a_code() {
         let status = reported("5|:|not there|:|more");
@@ -297,6 +318,18 @@ mod tests {
         );
         assert_eq!(reported("boom").code, Code::Internal);
         assert_eq!(status_of(&CallError::Deadline).code, Code::DeadlineExceeded);
+        let hungry = Thrown {
+            class: "ErrorException".to_owned(),
+            message: "Allowed memory size of 1024 bytes exhausted (tried to allocate 5 bytes)"
+                .to_owned(),
+            ..failed()
+        };
+        for (thrown, code) in [
+            (hungry, Code::ResourceExhausted),
+            (failed(), Code::Internal),
+        ] {
+            assert_eq!(status_of(&CallError::Thrown(Box::new(thrown))).code, code);
+        }
         let full = CallError::Refused(Refused::QueueFull);
         assert_eq!(status_of(&full).code, Code::ResourceExhausted);
     }

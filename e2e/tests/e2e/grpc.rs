@@ -305,6 +305,30 @@ fn a_server_streams_messages_as_they_come() {
 }
 
 #[test]
+fn a_method_that_runs_out_of_memory_is_resource_exhausted() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    let got = client.say("hungry");
+    assert_eq!(
+        (got.code(), got.message()),
+        ("8", "the method ran out of memory")
+    );
+    let got = client.call("Count", &[], text("hungry", 5));
+    assert_eq!(
+        (got.code(), got.message()),
+        ("8", "the method ran out of memory")
+    );
+    assert_eq!(got.body, [text("hungry", 1), text("hungry", 2)].concat());
+    server.logged(&["Allowed memory size of"]);
+    assert_eq!(
+        client.say("a").body,
+        text("a!", 1),
+        "another worker takes its place"
+    );
+    server.stop();
+}
+
+#[test]
 fn broken_binary_metadata_is_refused() {
     let (server, address) = start("grpc/ours.php", POOL);
     let client = connect(address);

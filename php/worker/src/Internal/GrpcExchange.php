@@ -16,6 +16,10 @@ final class GrpcExchange extends Exchange
     private const MESSAGE = "\0";
     /** Before lines of metadata. */
     private const METADATA = "\x80";
+    /** How PHP tells that `memory_limit` was reached. */
+    private const NO_MEMORY = 'Allowed memory size of ';
+    private const RESOURCE_EXHAUSTED = 8;
+    private const INTERNAL = 13;
     /** Pieces of a reply are sent at once, and the client is looked for before one. */
     private string $written = '';
     private bool $sentHeaders = false;
@@ -148,9 +152,16 @@ final class GrpcExchange extends Exchange
     /**
      * @param array<string, list<string>> $headers
      * @param array<string, list<string>> $trailers
+     * @param int $flags of the reply's end
      */
-    public function end(int $status, string $message, string $details, array $headers, array $trailers): void
-    {
+    public function end(
+        int $status,
+        string $message,
+        string $details,
+        array $headers,
+        array $trailers,
+        int $flags = 0,
+    ): void {
         $lines = "grpc-status: $status\r\n";
         if ($message !== '') {
             $lines .= 'grpc-message: ' . self::percent($message) . "\r\n";
@@ -159,7 +170,7 @@ final class GrpcExchange extends Exchange
             $lines .= 'grpc-status-details-bin: ' . \base64_encode($details) . "\r\n";
         }
         $end = $this->written . $this->headers($headers) . self::metadata($lines . self::lines($trailers));
-        $flags = $this->deferred === [] ? 0 : Native::BUSY;
+        $flags |= $this->deferred === [] ? 0 : Native::BUSY;
         if ($this->state === self::FRESH) {
             $this->transport->replyRaw($this->id, $end, $flags);
         } else {
@@ -167,6 +178,17 @@ final class GrpcExchange extends Exchange
         }
         $this->written = '';
         $this->state = self::DONE;
+    }
+
+    /** The worker ends within a stream: its client gets a status, as for a call that has not begun. */
+    public function breakOff(Failure $failure): void
+    {
+        $this->transport->remark($failure);
+        $this->deferred = [];
+        [$status, $message] = \str_starts_with($failure->message, self::NO_MEMORY)
+            ? [self::RESOURCE_EXHAUSTED, 'the method ran out of memory']
+            : [self::INTERNAL, 'the method failed'];
+        $this->end($status, $message, '', [], [], Native::LEAVING);
     }
 
     /** @param array<string, list<string>> $headers */

@@ -87,6 +87,8 @@ final class LastWords
         if ($exchange->state === Exchange::DONE) {
             // Of what was deferred: the client has its reply, and the server is to know.
             $exchange->transport->remark($failure);
+        } elseif ($exchange instanceof GrpcExchange && $exchange->state === Exchange::STREAMING) {
+            $exchange->breakOff($failure);
         } else {
             $exchange->transport->error($exchange->id, $failure, Native::LEAVING);
         }
