@@ -573,6 +573,18 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.len()
     }
 
+    /// How many of those that wait another worker would help, and since when the oldest waits. A
+    /// call in the line for a worker stays there. Where that worker has several origins, the next
+    /// origins would at least choose the other one; but not if they have a free one to choose.
+    pub(crate) fn wanting(&self) -> (usize, Option<Instant>) {
+        if !self.idle.is_empty() {
+            return (0, None);
+        }
+        let slots = &self.slots;
+        self.queue
+            .wanting(|id| slots.get(id).is_some_and(|slot| slot.origins > 1))
+    }
+
     /// Where every place stands, by its number.
     pub(crate) fn all_states(&self) -> Vec<SlotState> {
         self.slots.iter().map(|slot| slot.state).collect()

@@ -440,6 +440,15 @@ impl Pool {
         }
     }
 
+    /// How many calls wait that another worker would help, and for how long the oldest of them.
+    pub(crate) fn wanting(&self, now: Instant) -> (usize, Option<Duration>) {
+        let (waiting, oldest) = self.shared.lock().core.wanting();
+        (
+            waiting,
+            oldest.map(|oldest| now.saturating_duration_since(oldest)),
+        )
+    }
+
     /// Brings calls and workers together that a bug left apart, and says how many. Each is told
     /// with the pool's state.
     pub(crate) async fn heal(&self) -> usize {

@@ -138,6 +138,21 @@ impl<T> Queue<T> {
         self.levels.values().filter_map(Level::oldest).min()
     }
 
+    /// How many items wait that another worker could take, and since when the oldest of them: those
+    /// that any may have, and those in lines of which this is said.
+    pub(crate) fn wanting(&self, counts: impl Fn(SlotId) -> bool) -> (usize, Option<Instant>) {
+        let lines = self.lines.iter();
+        let lines = lines.filter(|(of, _)| of.is_none_or(&counts));
+        let levels = self
+            .levels
+            .values()
+            .chain(lines.map(|(_, line)| &line.level));
+        levels.fold((0, None), |(count, oldest), level| {
+            let since = oldest.into_iter().chain(level.oldest()).min();
+            (count + level.len(), since)
+        })
+    }
+
     /// Adds an item behind all with a lower number of its priority. In a full queue it takes the
     /// place of a less urgent one, or in an overload of the oldest.
     ///
@@ -354,6 +369,10 @@ impl<T> Level<T> {
     /// No hole is left at an end.
     fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len() - self.holes
     }
 
     fn oldest(&self) -> Option<Instant> {

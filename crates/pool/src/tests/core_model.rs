@@ -270,6 +270,14 @@ impl World {
         self.origins[self.origin(call)?].worker
     }
 
+    /// Whether another worker would help a call that waits, or the next ones like it.
+    fn is_helped(&self, call: Call) -> bool {
+        self.waits_for(call).is_none_or(|worker| {
+            let of = self.origins.iter().filter(|it| it.worker == Some(worker));
+            of.count() > 1
+        })
+    }
+
     fn waiting_for_any(&self) -> usize {
         let waiting = self.waiting.iter();
         waiting.filter(|call| self.origin(**call).is_none()).count()
@@ -465,6 +473,11 @@ impl World {
             assert!(!may_run, "call {call} waits while its worker is free");
         }
         assert!(self.waiting_for_any() <= LIMIT);
+        let helped = self.waiting.iter().filter(|call| self.is_helped(**call));
+        let helped = if ready > 0 { 0 } else { helped.count() };
+        let (wanting, oldest) = self.core.wanting();
+        assert_eq!(wanting, helped, "calls that another worker would help");
+        assert_eq!(oldest.is_some(), helped > 0);
         for origin in &self.origins {
             assert_eq!(self.core.worker_at_work(origin.id), origin.worker);
         }

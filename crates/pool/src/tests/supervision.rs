@@ -18,7 +18,7 @@ use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
 use crate::supervisor::{
-    LaunchError, Launched, Launcher, Limits, Pace, Plan, RunningPool, Watched,
+    LaunchError, Launched, Launcher, Limits, Pace, Plan, RunningPool, Scaling, Watched,
 };
 
 /// What a worker does with its calls.
@@ -373,6 +373,47 @@ async fn of_many_calls_that_fail_at_once_some_have_a_record() {
     advance(Duration::from_secs(1)).await;
     pool.tell_failure(|left_out| records.push(left_out));
     assert_eq!(records.last(), Some(&Some(900)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_grows_only_for_calls_that_more_workers_would_help() {
+    let fakes = Fakes::new(Manner::Slow(seconds(60)));
+    let pool = pool(10);
+    let grows = Plan {
+        scaling: Some(Scaling {
+            min: 1,
+            max: 9,
+            step: 1,
+            idle: seconds(600),
+        }),
+        ..plan(1, 4)
+    };
+    let running = RunningPool::start_with(pool.clone(), fakes.clone(), grows).await;
+    let _supervised = running.unwrap();
+    let origins = [pool.affinity(), pool.affinity()];
+    let of = |origin: usize| {
+        let terms = Terms {
+            affinity: Some(origins[origin].id()),
+            ..Terms::default()
+        };
+        let now = Instant::now();
+        pool.call(TestPayload::new("/own"), terms, now, now)
+    };
+    let workers = async || {
+        for _ in 0..5 {
+            advance(Duration::from_millis(200)).await;
+            settle().await;
+        }
+        pool.states().await.len()
+    };
+    let _own = [of(0), of(0)];
+    assert_eq!(workers().await, 1, "the second call waits for that worker");
+    let _other = of(1);
+    assert_eq!(workers().await, 2, "the next connection finds a free one");
+    let _any = [0, 1].map(|_| call(&pool, TestPayload::new("/any")));
+    let text = "one for the call that waits, and one that is free again";
+    assert_eq!(workers().await, 4, "{text}");
+    assert_eq!(workers().await, 4, "{text}");
 }
 
 #[tokio::test(start_paused = true)]

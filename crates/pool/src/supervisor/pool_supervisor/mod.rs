@@ -483,10 +483,9 @@ impl PoolSupervisor {
         if self.stop.is_some() {
             return;
         }
-        let waiting = self.pool.stats().waiting();
-        if waiting > 0 {
+        if self.pool.stats().waiting() > 0 {
             self.pool.heal().await;
-            self.grow(waiting);
+            self.grow();
         }
         let now = Instant::now();
         self.outage.tell(self.pool.name(), now);
@@ -496,7 +495,7 @@ impl PoolSupervisor {
         }
     }
 
-    fn grow(&mut self, waiting: usize) {
+    fn grow(&mut self) {
         let Some(scaling) = self.setup.plan.scaling else {
             return;
         };
@@ -505,7 +504,7 @@ impl PoolSupervisor {
         if !self.growing.may(now) || self.members.any(booting) {
             return;
         }
-        let oldest = self.pool.stats().oldest_wait();
+        let (waiting, oldest) = self.pool.wanting(now);
         let more = scaling.grow(self.size, waiting, oldest);
         if more > 0 {
             self.size += more;
