@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
+use prost_reflect::prost_types::{FieldDescriptorProto, FieldOptions, MessageOptions};
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::names::{camel, enum_class, message_class, metadata_class};
@@ -83,13 +84,13 @@ fn declared(of: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> {
         .descriptor_proto()
         .field
         .iter()
-        .map(|field| field.number());
+        .map(FieldDescriptorProto::number);
     numbers.filter_map(|number| of.get_field(u32::try_from(number).ok()?))
 }
 
 fn is_deprecated(of: &MessageDescriptor) -> bool {
     let options = of.descriptor_proto().options.as_ref();
-    options.is_some_and(prost_reflect::prost_types::MessageOptions::deprecated)
+    options.is_some_and(MessageOptions::deprecated)
 }
 
 pub(super) fn deprecated(is: bool, mut lines: Vec<String>) -> Vec<String> {
@@ -152,8 +153,7 @@ impl<'a> Field<'a> {
         let options = proto.options.as_ref();
         Self {
             declaration: format!("{label}{kind} {} = {}", of.name(), of.number()),
-            is_deprecated: options
-                .is_some_and(prost_reflect::prost_types::FieldOptions::deprecated),
+            is_deprecated: options.is_some_and(FieldOptions::deprecated),
             name: of.name().to_owned(),
             camel: camel(of.name()),
             comments,
