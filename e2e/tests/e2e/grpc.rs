@@ -209,6 +209,8 @@ fn our_package_answers_calls_with_metadata_and_details() {
     );
     assert_eq!(got.header("x-b-bin"), Some("q6ur"));
     assert_eq!(got.trailer("back-x-b-bin"), Some("q6ur"));
+    let got = client.call("Say", &[("x_tenant_id", "7")], text("hi", 1));
+    assert_eq!(got.header("x_tenant_id"), Some("7"));
     let got = client.say("fail");
     assert_eq!((got.code(), got.message()), ("5", "no %E2%98%BA%0A"));
     assert!(got.header("grpc-status-details-bin").is_some());

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_serve::{Body, Charge, Exchange, Handled, Handler, Request, Response, vary};
-use pronghorn_wire::Protocol;
+use pronghorn_wire::{Fields, Protocol};
 
 use crate::call::{Call, Ending, Incoming, Input, Reply, ReplyBody, read_body};
 use crate::content::{Content, Flavour};
@@ -188,7 +188,10 @@ impl<A: Answers> Server<A> {
             let text = format!("malformed method name: \"{path}\"");
             return failed(content, &Status::new(Code::Unimplemented, text).into());
         };
-        let metadata = match Metadata::of_request(fields) {
+        // They are no variables for PHP, so that no name is taken for another one.
+        let underscored = request.head.underscored();
+        let underscored = underscored.into_iter().flat_map(Fields::iter);
+        let metadata = match Metadata::of_request(fields.iter().chain(underscored)) {
             Ok(metadata) => metadata,
             Err(status) => return failed(content, &status.into()),
         };

@@ -138,7 +138,8 @@ impl Json {
             content: Content {
                 flavour: Flavour::Grpc,
             },
-            metadata: Metadata::of_request(fields).map_err(|broken| invalid(broken.message))?,
+            metadata: Metadata::of_request(fields.iter())
+                .map_err(|broken| invalid(broken.message))?,
             authority: head.authority().to_owned(),
             deadline,
             peer: request.peer.clone(),

@@ -42,6 +42,8 @@ pub struct RequestHead {
     /// The buffer is the head as it came, but for the names, which are in lower case. All ranges
     /// are places in it.
     fields: Fields,
+    /// The fields whose names have an underscore, if there are any.
+    underscored: Option<Box<Fields>>,
     method: Range<usize>,
     authority: Range<usize>,
     path: Range<usize>,
@@ -193,6 +195,7 @@ impl RequestHead {
     pub fn without_fields(&self) -> Self {
         Self {
             fields: Fields::over(self.fields.received().clone(), 0),
+            underscored: None,
             method: self.method.clone(),
             authority: self.authority.clone(),
             path: self.path.clone(),
@@ -210,6 +213,12 @@ impl RequestHead {
     /// All fields in order, names in lower case; `host` is among them.
     pub fn fields(&self) -> &Fields {
         &self.fields
+    }
+
+    /// Fields that are not among [`fields`](Self::fields), because their names have an underscore:
+    /// for who makes no variables of names. Nothing of them counts for HTTP.
+    pub fn underscored(&self) -> Option<&Fields> {
+        self.underscored.as_deref()
     }
 
     /// Bytes of the buffer that all of it lies in.
@@ -378,12 +387,15 @@ fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Re
     // And one that somebody here may add, the trace for instance: more room is made dearly.
     let places = request.headers.len().saturating_add(1);
     let mut fields = Fields::over(Bytes::from(bytes), places);
+    let mut underscored = None;
     let mut facts = Facts::default();
     for header in request.headers.iter() {
         let name = header.name.as_bytes();
         // `X-A` and `X_A` become the same variable in CGI and PHP; a client must not be able to set
         // the one by the other.
         if memchr::memchr(b'_', name).is_some() {
+            apart(&mut underscored, fields.received())
+                .push_received(span(place(text, name)), span(place(text, header.value)));
             continue;
         }
         facts.note(name, header.value, text)?;
@@ -411,7 +423,13 @@ fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Re
         framing: facts.framing(version)?,
         replaced: None,
         fields,
+        underscored,
     })
+}
+
+/// Fields over the same bytes.
+fn apart<'a>(fields: &'a mut Option<Box<Fields>>, bytes: &Bytes) -> &'a mut Fields {
+    fields.get_or_insert_with(|| Box::new(Fields::over(bytes.clone(), 1)))
 }
 
 /// Tells `HTTP/2.0` from `FTP/1.1`: only the first is a version that could be asked for.

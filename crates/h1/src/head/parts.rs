@@ -63,16 +63,18 @@ where
     let mut facts = Facts::default();
     let mut places = Vec::with_capacity(count.saturating_add(1));
     places.push((span(host_name), span(authority.clone())));
+    let mut underscored = Vec::new();
     let mut cookies = fields().filter(|(name, _)| *name == b"cookie").peekable();
     for (name, value) in fields() {
         let is_cookie = name == b"cookie";
-        if memchr::memchr(b'_', name).is_some()
-            || name == b"host"
-            || is_cookie && cookies.peek().is_none()
-        {
+        if name == b"host" || is_cookie && cookies.peek().is_none() {
             continue;
         }
         check_value(value)?;
+        if memchr::memchr(b'_', name).is_some() {
+            underscored.push((span(append(name)), span(append(value))));
+            continue;
+        }
         facts.note(name, value, &[])?;
         let name = append(name);
         let mut place = append(if is_cookie { b"" } else { value });
@@ -96,6 +98,10 @@ where
     for (name, value) in places {
         fields.push_received(name, value);
     }
+    let mut apart = None;
+    for (name, value) in underscored {
+        super::apart(&mut apart, fields.received()).push_received(name, value);
+    }
     super::host::check(host)?;
     Ok(RequestHead {
         method,
@@ -112,6 +118,7 @@ where
             None => BodyFraming::Chunked,
         },
         fields,
+        underscored: apart,
     })
 }
 

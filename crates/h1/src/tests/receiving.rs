@@ -425,12 +425,18 @@ fn the_limits_of_a_head() {
 }
 
 #[test]
-fn names_with_underscores_are_dropped() {
+fn names_with_underscores_are_kept_apart() {
     let head =
         head(b"GET / HTTP/1.1\r\nHost: h\r\nX_A: evil\r\nContent_Length: 5\r\nX-A: good\r\n\r\n")
             .unwrap();
     assert_eq!(head.fields().len(), 2);
     assert_eq!(head.body_len(), Some(0));
+    let apart = head.underscored().unwrap();
+    let apart: Vec<_> = apart.iter().collect();
+    assert_eq!(
+        apart,
+        [(&b"x_a"[..], &b"evil"[..]), (b"content_length", b"5")]
+    );
 }
 
 #[test]
