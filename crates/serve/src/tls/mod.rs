@@ -270,7 +270,7 @@ mod tests {
             socket.read_exact(&mut buffer).await.unwrap();
             socket.gave();
         }
-        client.write_all(&[0; 24 << 10]).await.unwrap();
+        client.write_all(&vec![0; 24 << 10]).await.unwrap();
         let mut rest = vec![0; 4 << 10];
         let error = loop {
             if let Err(error) = socket.read_exact(&mut rest).await {

@@ -25,7 +25,7 @@ impl Original {
     /// `{port}` and `{php}` in the text are put in. None where there is no nginx.
     pub(super) fn nginx(site: &Site, text: &str) -> Option<Self> {
         let program = program(&["/usr/sbin/nginx", "/usr/bin/nginx"])?;
-        Self::start(site, text, |directory, text, _| {
+        Some(Self::start(site, text, |directory, text, _| {
             std::fs::write(directory.join("site.conf"), text).expect("a file");
             let parameters = directory.join("fastcgi_params");
             std::fs::copy("/etc/nginx/fastcgi_params", parameters).expect("nginx brings it");
@@ -43,7 +43,7 @@ impl Original {
             let mut command = Command::new(&program);
             command.arg("-c").arg(file);
             command
-        })
+        }))
     }
 
     /// Apache with `mod_php`, or with php-fpm's protocol where the text names it. None where there
@@ -52,10 +52,10 @@ impl Original {
         let program = program(&["/usr/sbin/apache2"])?;
         let php = std::fs::read_dir(MODULES).ok()?.find_map(|entry| {
             let name = entry.ok()?.file_name().into_string().ok()?;
-            let is_php = name.starts_with("libphp") && name.ends_with(".so");
+            let is_php = name.starts_with("libphp") && Path::new(&name).extension()? == "so";
             is_php.then_some(name)
         })?;
-        Self::start(site, text, |directory, text, port| {
+        Some(Self::start(site, text, |directory, text, port| {
             let shown = directory.display();
             let mut main = format!(
                 "ServerName localhost\nListen 127.0.0.1:{port}\nPidFile {shown}/pid\n\
@@ -101,7 +101,7 @@ impl Original {
             let mut command = Command::new(&program);
             command.args(["-X", "-f"]).arg(file);
             command
-        })
+        }))
     }
 
     /// None where there is no Caddy, or where the text is for `FrankenPHP`'s.
@@ -114,7 +114,7 @@ impl Original {
             .replace(":8080", ":{port}")
             .replace("127.0.0.1:9000", "127.0.0.1:{php}");
         let text = format!("{{\nadmin off\nauto_https off\n}}\n{text}");
-        Self::start(site, &text, |directory, text, _| {
+        Some(Self::start(site, &text, |directory, text, _| {
             let file = directory.join("Caddyfile");
             std::fs::write(&file, text).expect("a file");
             let mut command = Command::new(&program);
@@ -125,14 +125,10 @@ impl Original {
                 command.env(name, directory);
             }
             command
-        })
+        }))
     }
 
-    fn start(
-        site: &Site,
-        text: &str,
-        server: impl FnOnce(&Path, &str, u16) -> Command,
-    ) -> Option<Self> {
+    fn start(site: &Site, text: &str, server: impl FnOnce(&Path, &str, u16) -> Command) -> Self {
         let (port, php) = (free_port(), free_port());
         let directory = site.path("original");
         std::fs::create_dir_all(&directory).expect("a directory");
@@ -161,7 +157,7 @@ impl Original {
                 std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
             });
         }
-        Some(original)
+        original
     }
 
     pub(super) fn get(&self, path: &str) -> Response {
