@@ -7,6 +7,9 @@
 //! whose response nobody takes: of the group, an address say, that has the most of them. One with
 //! another request under way is never chosen.
 //!
+//! Connections that may be silent for hours, and whose clients do not expect an end, are all of the
+//! last kind while they are silent; of a group with one alone, none ends.
+//!
 //! [`Cut`] ends a connection whatever it does.
 
 use std::cmp::Reverse;
@@ -52,6 +55,8 @@ const UNREAD: Duration = Duration::from_secs(1);
 pub struct Standings {
     started: Instant,
     leaving: AtomicUsize,
+    /// A group with fewer loses none of those whose response nobody takes.
+    fewest: usize,
     ranks: Mutex<Ranks>,
 }
 
@@ -106,12 +111,21 @@ impl Default for Standings {
         Self {
             started: Instant::now(),
             leaving: AtomicUsize::new(0),
+            fewest: 1,
             ranks: Mutex::default(),
         }
     }
 }
 
 impl Standings {
+    /// For connections that may be silent: only who has several loses one.
+    pub fn of_silent() -> Self {
+        Self {
+            fewest: 2,
+            ..Self::default()
+        }
+    }
+
     /// A place for a connection of which nothing was read yet.
     pub fn enter(self: &Arc<Self>) -> Place {
         let own = Arc::new(Standing {
@@ -164,7 +178,7 @@ impl Standings {
                 return None;
             }
             ranks.looked = Some(now);
-            ranks.look(self.since(now));
+            ranks.look(self.since(now), self.fewest);
             let found = ranks.evict();
             ranks.was_in_vain = found.is_none();
             found
@@ -207,7 +221,7 @@ impl Ranks {
         longest.is_some_and(|(state, _)| state & READING == 0)
     }
 
-    fn look(&mut self, now: u64) {
+    fn look(&mut self, now: u64, fewest: usize) {
         let unread = now.saturating_sub(u64::try_from(UNREAD.as_micros()).unwrap_or(SINCE));
         let standing = self.places.iter().enumerate().filter_map(|(at, place)| {
             let state = place.as_ref()?.state.load(Ordering::Relaxed);
@@ -222,7 +236,7 @@ impl Ranks {
         self.longest
             .retain(|(state, _)| Some(kind(*state)) == first);
         if first == Some(UNREAD_KIND) {
-            self.keep_largest_group();
+            self.keep_largest_group(fewest);
         }
         if self.longest.len() > FOUND {
             self.longest.select_nth_unstable(FOUND);
@@ -233,8 +247,8 @@ impl Ranks {
     }
 
     /// Leaves, among all that were found, the group with the most of them, as many as it has more
-    /// than the next one.
-    fn keep_largest_group(&mut self) {
+    /// than the next one. Leaves nobody where it has less than `fewest`.
+    fn keep_largest_group(&mut self, fewest: usize) {
         let group = |at: usize| match self.places.get(at) {
             Some(Some(standing)) => standing.group.load(Ordering::Relaxed),
             _ => 0,
@@ -264,6 +278,9 @@ impl Ranks {
         }
         longest.sort_unstable();
         longest.truncate(count.saturating_sub(second).max(1));
+        if count < fewest {
+            longest.clear();
+        }
         self.longest = longest;
     }
 }
@@ -567,6 +584,25 @@ mod tests {
         many[0].taken();
         advance(Duration::from_secs(2)).await;
         assert!(!standings.evict(), "it has a request");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_silent_ones_those_go_whose_group_has_several() {
+        let standings = Arc::new(Standings::of_silent());
+        let silent = |group: u64| {
+            let place = standings.enter();
+            place.belongs_to(group);
+            place.busy();
+            place.untaken(Instant::now());
+            place
+        };
+        let mut places: Vec<Place> = [1, 2, 2, 3, 0, 0].map(silent).into();
+        advance(Duration::from_secs(2)).await;
+        assert!(standings.evict() && is_evicted(&places[1]));
+        later().await;
+        assert!(!standings.evict(), "each has one");
+        places.remove(1);
+        assert!(!places.iter().any(is_evicted));
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use pronghorn_plugin_api::{
     ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
-use pronghorn_process::open_files;
+use pronghorn_process::open_files::Share;
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
     Accepting, Addresses, Handler, Http2Limits, Limits, Listener, Service as HttpService,
@@ -38,8 +38,6 @@ const CENTRIFUGE: &str = "centrifuge";
 const IDLE: Duration = Duration::from_millis(100);
 /// Centrifugo keeps its connection for as long as it runs.
 const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
-/// Each Centrifugo has one connection for each kind of call.
-const MOST_CONNECTIONS: usize = 1000;
 /// Its clients' calls come over that one connection: the pool's queue is the limit that counts.
 const STREAMS: u32 = 1000;
 
@@ -83,6 +81,10 @@ impl Service for CentrifugoService {
 
     fn listens(&self) -> Vec<Listen> {
         vec![self.settings.listen.clone()]
+    }
+
+    fn share(&self) -> Option<Share> {
+        Some(Share::CENTRIFUGO)
     }
 
     fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
@@ -140,7 +142,6 @@ async fn start(settings: CentrifugoSettings, context: &Context) -> Result<Centri
     context.pages.add("centrifugo", schema, move || {
         std::future::ready(status.page())
     });
-    open_files::raise();
     let owner = context.users.of_server().map(|(_, user)| user.clone());
     let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);
     let metrics = Metrics::new(&context.metrics);
@@ -181,7 +182,7 @@ fn limits() -> Limits {
             streams: STREAMS,
             ..Http2Limits::default()
         },
-        connections: MOST_CONNECTIONS,
+        connections: Share::CENTRIFUGO.connections(),
         ..Limits::default()
     };
     limits.receive.idle = CLIENT_PAUSE;

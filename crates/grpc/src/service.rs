@@ -13,7 +13,7 @@ use pronghorn_plugin_api::{
     Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
-use pronghorn_process::open_files;
+use pronghorn_process::open_files::Share;
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
     Accepting, Addresses, Http2Limits, Limits, Listener, Service as HttpService,
@@ -48,13 +48,6 @@ const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
 
 /// Within this time, clients take the status of calls that a stop has ended.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// Descriptors that are kept back from connections: pipes of workers (seven each), files of logs.
-const KEPT_DESCRIPTORS: u64 = 256;
-const DESCRIPTORS_PER_WORKER: u64 = 8;
-/// A client has one connection for all its calls.
-const FEWEST_CONNECTIONS: usize = 64;
-const MOST_CONNECTIONS: usize = 10_000;
 
 /// gRPC before its start.
 #[derive(Debug)]
@@ -119,6 +112,10 @@ impl Service for GrpcService {
 
     fn listens(&self) -> Vec<Listen> {
         self.settings.listen.iter().cloned().collect()
+    }
+
+    fn share(&self) -> Option<Share> {
+        self.settings.listen.as_ref().map(|_| Share::GRPC)
     }
 
     fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
@@ -227,7 +224,7 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
     door.set(settings.on_http.then(|| handler.clone()));
     let service = HttpService::new(
         handler,
-        limits(&settings, pools.iter().map(|pool| pool.info().size).sum()),
+        limits(&settings),
         Arc::<Addresses>::default(),
         None,
         Some(spool.clone()),
@@ -253,16 +250,7 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
     })
 }
 
-/// Connections in all: half of the descriptors that workers leave, for HTTP may want the others.
-fn most_connections(workers: usize) -> usize {
-    let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
-    let left = open_files::raise().saturating_sub(kept) / 2;
-    usize::try_from(left)
-        .unwrap_or(usize::MAX)
-        .clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS)
-}
-
-fn limits(settings: &GrpcSettings, workers: usize) -> Limits {
+fn limits(settings: &GrpcSettings) -> Limits {
     let connections = &settings.connections;
     let mut limits = Limits {
         http2: Http2Limits {
@@ -272,7 +260,7 @@ fn limits(settings: &GrpcSettings, workers: usize) -> Limits {
             age_grace: connections.age_grace,
             ping: Some((connections.ping_time, connections.ping_timeout)),
         },
-        connections: most_connections(workers),
+        connections: Share::GRPC.connections(),
         memory: usize::try_from(connections.client_memory.bytes()).unwrap_or(usize::MAX),
         memory_key: "grpc.client_memory",
         ..Limits::default()

@@ -12,6 +12,7 @@ use std::time::Duration;
 use pronghorn_base::BoxFuture;
 use pronghorn_config::{Listen, Severity, Table};
 use pronghorn_metrics::Registry;
+use pronghorn_process::open_files::Share;
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
@@ -61,6 +62,11 @@ pub trait Service: Any + fmt::Debug + Send {
     /// Where it listens.
     fn listens(&self) -> Vec<Listen> {
         Vec::new()
+    }
+
+    /// The part of the open files that its clients take, which `http` leaves to it.
+    fn share(&self) -> Option<Share> {
+        None
     }
 
     /// Says what is wrong between this section and others. `t` is the whole configuration.
@@ -293,6 +299,8 @@ pub struct Context {
     pub folder: PathBuf,
     /// As whom the workers of each pool run.
     pub users: WorkerUsers,
+    /// The parts of the open files that the clients of all services take, beside those of `http`.
+    pub shares: Vec<Share>,
     /// How the services with workers are.
     pub health: Health,
     /// What is configured, as text.

@@ -88,6 +88,16 @@ impl Share {
     /// and so few that a visitor who asks for all that there is takes nobody's place.
     pub const FILES: Self = Self::new(4096, 8);
 
+    /// The connections of all servers of `tcp` together. Many are silent for long, and each may.
+    pub const TCP: Self = Self::new(u64::MAX, 4);
+    /// A client has one connection for all its calls.
+    pub const GRPC: Self = Self::new(10_000, 4);
+    /// Each Centrifugo has one connection for each kind of call.
+    pub const CENTRIFUGO: Self = Self::new(1000, 16);
+    /// Visitors who load files from an address of its own.
+    pub const FILESERVER: Self = Self::new(u64::MAX, 4);
+
+    /// Every server leaves these; the others are left where their services are configured.
     const ALL: [Self; 6] = [
         Self::RPC,
         Self::STATUS,
@@ -108,9 +118,11 @@ impl Share {
         usize::try_from(self.of(raise())).unwrap_or(usize::MAX)
     }
 
-    /// The parts of all of them under this limit.
-    pub fn all_of(open_files: u64) -> u64 {
-        Self::ALL.iter().map(|share| share.of(open_files)).sum()
+    /// The parts of those that every server leaves and of `others` under this limit.
+    pub fn sum(others: &[Self], open_files: u64) -> u64 {
+        let all = Self::ALL.iter().chain(others);
+        all.map(|share| share.of(open_files))
+            .fold(0, u64::saturating_add)
     }
 
     fn of(self, open_files: u64) -> u64 {
@@ -148,8 +160,11 @@ mod tests {
     #[test]
     fn shares_follow_the_limit_and_leave_most_of_it() {
         for (limit, rpc, all) in [(256, 32, 104), (1024, 128, 416), (1 << 20, 1024, 5472)] {
-            assert_eq!((Share::RPC.of(limit), Share::all_of(limit)), (rpc, all));
+            assert_eq!((Share::RPC.of(limit), Share::sum(&[], limit)), (rpc, all));
         }
+        let others = [Share::TCP, Share::GRPC, Share::CENTRIFUGO];
+        assert_eq!(Share::sum(&others, 1024), 416 + 256 + 256 + 64);
+        assert_eq!(Share::sum(&[Share::TCP; 9], u64::MAX), u64::MAX);
         assert_eq!(Share::RPC.of(u64::MAX), 1024);
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::message::Peer;
@@ -29,11 +30,26 @@ pub trait StreamHandler: Send + Sync + 'static {
     }
 }
 
+/// Why a connection is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutFor {
+    /// Clients hold too much memory, and this one the most.
+    Memory,
+    /// Another client, where there are as many connections as there may be.
+    Room,
+}
+
 /// The place of a connection among those of its service.
 pub(crate) trait StreamPlace: Send + Sync {
     fn stopping(&self) -> &CancellationToken;
 
-    fn poll_cut(&self, cx: &Context<'_>) -> Poll<()>;
+    fn poll_cut(&self, cx: &Context<'_>) -> Poll<CutFor>;
+
+    fn waits(&self, since: Instant);
+
+    fn moves(&self);
+
+    fn busy(&self);
 
     fn keeps(&self, peer: &Peer, bytes: usize);
 }
@@ -65,10 +81,25 @@ impl ClientStream {
         self.place.stopping()
     }
 
-    /// Ready when the connection is to end, because clients hold too much memory and this one the
-    /// most. It is asked by one task.
-    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+    /// Ready when the connection is to end. It is asked by one task.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<CutFor> {
         self.place.poll_cut(cx)
+    }
+
+    /// The client has been waited for since this moment: after a second, the connection may have to
+    /// end for another one, if its address has the most of such.
+    pub fn waits(&self, since: Instant) {
+        self.place.waits(since);
+    }
+
+    /// The client has done something, and is waited for no longer.
+    pub fn moves(&self) {
+        self.place.moves();
+    }
+
+    /// A call is under way: the connection stays, also one that was to end for another one.
+    pub fn busy(&self) {
+        self.place.busy();
     }
 
     /// So many bytes are held for it from now on.

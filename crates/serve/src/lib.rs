@@ -54,7 +54,7 @@ pub use body_error::BodyError;
 pub use buffers::give_back_body;
 pub use client_certificate::ClientCertificate;
 pub use client_memory::{Charge, UNCOUNTED};
-pub use client_stream::{ClientStream, StreamHandler};
+pub use client_stream::{ClientStream, CutFor, StreamHandler};
 pub use detached::DetachedBody;
 pub use endpoint::{ControlEndpoint, Endpoint};
 pub use exchange::Exchange;

@@ -115,7 +115,7 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
         }
     };
     if let Some(streams) = entered.service().streams.clone() {
-        // It makes no room for another one: its peer need not expect an end.
+        // Its handler says when it is waited for.
         entered.place().busy();
         let client = ClientStream::new(stream, peer, Box::new(entered));
         return streams.serve(client).await;

@@ -11,13 +11,14 @@ use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::Spool;
 use pronghorn_process::open_files::{Spare, spared_by};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, ConnectionPermit};
 use crate::client_memory::{Account, Charge, ClientBytes, ClientMemory, UNCOUNTED};
-use crate::client_stream::{StreamHandler, StreamPlace};
+use crate::client_stream::{CutFor, StreamHandler, StreamPlace};
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::message::{Body, Handled, Handler, Peer, Request, Response};
@@ -85,9 +86,10 @@ impl Service {
     ) -> Arc<Self> {
         let (owner, streams) = (Owner::Tcp, Some(streams));
         let nobody: Arc<dyn Handler> = Arc::new(NoHttp);
-        Self::made(Self::bare(
-            owner, nobody, streams, limits, addresses, metrics,
-        ))
+        Self::made(Self {
+            standings: Arc::new(Standings::of_silent()),
+            ..Self::bare(owner, nobody, streams, limits, addresses, metrics)
+        })
     }
 
     fn made(service: Self) -> Arc<Self> {
@@ -367,8 +369,27 @@ impl StreamPlace for Entered {
         &self.service.draining
     }
 
-    fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
-        self.place.poll_evicted(cx)
+    fn poll_cut(&self, cx: &Context<'_>) -> Poll<CutFor> {
+        let cut = self.place.poll_evicted(cx);
+        cut.map(|()| {
+            if self.place.is_cut() {
+                CutFor::Memory
+            } else {
+                CutFor::Room
+            }
+        })
+    }
+
+    fn waits(&self, since: Instant) {
+        self.place.untaken(since);
+    }
+
+    fn moves(&self) {
+        self.place.taken();
+    }
+
+    fn busy(&self) {
+        self.place.busy();
     }
 
     fn keeps(&self, peer: &Peer, bytes: usize) {

@@ -253,6 +253,10 @@ impl Server {
             .filter(|(_, service, _)| service.is_watched());
         let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
+        let shares = services.iter();
+        let shares = shares
+            .filter_map(|(_, service, _)| service.share())
+            .collect();
         let (with_workers, others): (Vec<_>, Vec<_>) = services
             .into_iter()
             .partition(|(_, service, _)| service.starts_processes());
@@ -270,6 +274,7 @@ impl Server {
         let tell = reports.incidents();
         self.reports = Some(reports);
         let mut context = self.context(folder, users, store, state);
+        context.shares = shares;
         self.follow_predecessor(&context)?;
         context.rpc.expect_more();
         context.rpc.count_in(&context.metrics);
@@ -334,6 +339,7 @@ impl Server {
     ) -> Context {
         Context {
             shutdown: self.shutdown.clone(),
+            shares: Vec::new(),
             rpc: Methods::default(),
             rpc_runtime: Some(self.rpc.runtime().clone()),
             folder,

@@ -166,6 +166,8 @@ impl Connection {
 
     /// The client's next message. None: it has closed its side, and nothing is left.
     async fn message(&mut self) -> Result<Option<Bytes>, End> {
+        // Parts of a message do not keep the place of a connection.
+        let since = Instant::now();
         loop {
             let is_chunk = self.is_drained || self.chunk >= self.dialogue.chunk;
             let framing = &self.dialogue.framing;
@@ -182,6 +184,7 @@ impl Connection {
             }
             self.give_back();
             if self.is_drained {
+                self.client.waits(since);
                 match self.news().await {
                     IdleEvent::Readable => {}
                     IdleEvent::Ordered => {
@@ -205,8 +208,8 @@ impl Connection {
         let deadline = limit.map(|limit| self.active + limit);
         let (client, timer) = (&self.client, &mut self.timer);
         let arrived = poll_fn(|cx| {
-            if client.poll_cut(cx).is_ready() {
-                return Poll::Ready(IdleEvent::End(End::Memory));
+            if let Poll::Ready(cut) = client.poll_cut(cx) {
+                return Poll::Ready(IdleEvent::End(cut.into()));
             }
             // An error shows in the read.
             if client.poll_read_ready(cx).is_ready() {
@@ -263,6 +266,7 @@ impl Connection {
 
     /// Has a worker answer, and sends its answer.
     async fn ask(&mut self, event: TcpEvent, body: Bytes) -> Result<(), End> {
+        self.client.busy();
         let server = self.server.clone();
         let affinity = self.affinity.as_ref();
         let place = timeout(self.dialogue.patience, server.place(affinity)).await;
@@ -275,13 +279,13 @@ impl Connection {
             let (client, told) = (&self.client, &self.registered.entry.told);
             let next = poll_fn(|cx| {
                 if let Poll::Ready(answer) = pending.poll_answer(cx) {
-                    return Poll::Ready(Some(answer));
+                    return Poll::Ready(Ok(answer));
                 }
                 // One that is cut off ends with the answer: workers hear of the end after it.
-                if ordered.is_none() && client.poll_cut(cx).is_ready() {
-                    return Poll::Ready(None);
+                match client.poll_cut(cx) {
+                    Poll::Ready(cut) if ordered.is_none() => Poll::Ready(Err(cut)),
+                    _ => Poll::Pending,
                 }
-                Poll::Pending
             });
             let next = tokio::select! {
                 biased;
@@ -295,9 +299,9 @@ impl Connection {
                 }
             };
             match next {
-                Some(answer) => break answer,
-                None => {
-                    ordered = Some(End::Memory);
+                Ok(answer) => break answer,
+                Err(cut) => {
+                    ordered = Some(cut.into());
                     self.client.close();
                 }
             }
@@ -410,12 +414,14 @@ impl Connection {
                     Poll::Ready(Ok(len)) => {
                         taken += len as u64;
                         moved = Instant::now();
+                        client.moves();
                         _ = bytes.split_to(len);
                     }
-                    Poll::Pending if client.poll_cut(cx).is_ready() => {
-                        return Poll::Ready(Err(End::Memory));
-                    }
                     Poll::Pending => {
+                        client.waits(moved);
+                        if let Poll::Ready(cut) = client.poll_cut(cx) {
+                            return Poll::Ready(Err(cut.into()));
+                        }
                         // A byte now and then does not keep a connection.
                         let earned = Duration::from_secs(taken / BYTES_IN_SECOND);
                         let until = (begun + limit + earned).min(moved + limit);

@@ -1,6 +1,7 @@
 //! How connections end.
 
 use pronghorn_pool::CallError;
+use pronghorn_serve::CutFor;
 
 use crate::framing::BadMessage;
 
@@ -24,12 +25,23 @@ pub(crate) enum End {
     Ordered,
     /// It held the most memory, and there was too much.
     Memory,
+    /// It made room for another one: its address had the most that were silent.
+    Room,
     /// The server stops.
     Stopping,
 }
 
+impl From<CutFor> for End {
+    fn from(cut: CutFor) -> Self {
+        match cut {
+            CutFor::Memory => Self::Memory,
+            CutFor::Room => Self::Room,
+        }
+    }
+}
+
 impl End {
-    pub(crate) const NAMES: [&'static str; 10] = [
+    pub(crate) const NAMES: [&'static str; 11] = [
         "client",
         "worker",
         "failed",
@@ -39,6 +51,7 @@ impl End {
         "untaken",
         "ordered",
         "memory",
+        "room",
         "stopping",
     ];
 
@@ -54,7 +67,8 @@ impl End {
             Self::Untaken => 6,
             Self::Ordered => 7,
             Self::Memory => 8,
-            Self::Stopping => 9,
+            Self::Room => 9,
+            Self::Stopping => 10,
         }]
     }
 

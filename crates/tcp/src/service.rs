@@ -10,7 +10,7 @@ use pronghorn_plugin_api::{
     ConfiguredPool, Context, Handover, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
-use pronghorn_process::open_files;
+use pronghorn_process::open_files::Share;
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{Accepting, Addresses, Limits, Listener, Pair, Service as Clients};
 use pronghorn_wire::Kind;
@@ -23,11 +23,14 @@ use crate::methods::{self, Connections};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::server::Server;
-use crate::settings::TcpSettings;
+use crate::settings::{CONNECTIONS, TcpSettings};
 use crate::tls::Certificates;
 
 /// The name of the service, of its only pool, and of its listening sockets.
 const TCP: &str = "tcp";
+
+/// Fewer are worth a word also where nobody has asked for more.
+const FEW_CONNECTIONS: usize = 64;
 
 /// TCP servers before their start.
 #[derive(Debug)]
@@ -68,6 +71,10 @@ impl Service for TcpService {
             name: TCP,
             settings: &self.settings.pool,
         }]
+    }
+
+    fn share(&self) -> Option<Share> {
+        Some(Share::TCP)
     }
 
     fn listens(&self) -> Vec<Listen> {
@@ -113,7 +120,7 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
         };
         listeners.push((listener, certificates));
     }
-    open_files::raise();
+    let connections = connections(&settings);
     let owner = context.users.of_server().map(|(_, user)| user.clone());
     let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);
     let specs = specs(&settings, &spool);
@@ -122,7 +129,8 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
     let registry = Arc::<Registry>::default();
     let calls = Arc::new(Semaphore::new(settings.pool.common.max_queue_size));
     let mut served = Vec::new();
-    for ((name, of), (listener, certificates)) in settings.servers.iter().zip(listeners) {
+    let servers = settings.servers.iter().zip(connections);
+    for (((name, of), connections), (listener, certificates)) in servers.zip(listeners) {
         let metrics = context.metrics.named(TCP).labelled("server", name);
         let server = Arc::new(Server::new(
             name,
@@ -133,7 +141,7 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
             Metrics::new(&metrics),
         ));
         let limits = Limits {
-            connections: of.max_connections,
+            connections,
             memory: usize::try_from(of.client_memory).unwrap_or(usize::MAX),
             memory_key: "client_memory",
             ..Limits::default()
@@ -178,6 +186,40 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
         handed_over: false,
         _looks: looks,
     })
+}
+
+/// How many connections each server may have: what was asked for, as far as there are descriptors
+/// for it.
+fn connections(settings: &TcpSettings) -> Vec<usize> {
+    let possible = Share::TCP.connections();
+    let servers = settings.servers.iter();
+    let wanted = servers.map(|(_, it)| it.max_connections);
+    let parts = parts(&wanted.collect::<Vec<_>>(), possible);
+    for ((server, it), &connections) in settings.servers.iter().zip(&parts) {
+        let wanted = it.max_connections;
+        let is_much = wanted == CONNECTIONS && connections >= FEW_CONNECTIONS;
+        if connections < wanted && !is_much {
+            tracing::warn!(
+                target: "tcp", server, wanted, possible = connections,
+                "`max_connections` exceeds what the limit of open files leaves to this server: \
+                 raise that limit (`ulimit -n`, `LimitNOFILE` of systemd)"
+            );
+        }
+    }
+    parts
+}
+
+/// Divides what there is evenly. What one does not want, the others get.
+fn parts(wanted: &[usize], mut left: usize) -> Vec<usize> {
+    let mut by_size: Vec<_> = wanted.iter().copied().enumerate().collect();
+    by_size.sort_unstable_by_key(|&(_, wanted)| wanted);
+    let mut parts = vec![0; wanted.len()];
+    for (done, (at, wanted)) in by_size.into_iter().enumerate() {
+        let part = wanted.min(left / (parts.len() - done)).max(1);
+        left = left.saturating_sub(part);
+        parts[at] = part;
+    }
+    parts
 }
 
 /// As a person would type it.
@@ -326,4 +368,16 @@ async fn stop(tcp: Tcp, deadline: Instant) -> Stopped {
     let killed = StartedPools { pools, tasks }.end(in_time, deadline).await;
     _ = timeout_at(deadline, spool.settle()).await;
     Stopped::by(cut, killed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_divide_what_there_is_and_leave_what_they_do_not_want() {
+        assert_eq!(parts(&[10_000, 10, 10_000], 256), [123, 10, 123]);
+        assert_eq!(parts(&[100, 50], 1000), [100, 50]);
+        assert_eq!(parts(&[5, 5, 5], 2), [1, 1, 1]);
+    }
 }

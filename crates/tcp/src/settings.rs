@@ -33,7 +33,8 @@ const LONGEST_HANDOVER: Duration = Duration::from_hours(24);
 
 /// Each server has listening sockets of its own.
 const MOST_SERVERS: usize = 100;
-const CONNECTIONS: usize = 10_000;
+/// More take memory that is not expected, also where the limit of open files is high.
+pub(crate) const CONNECTIONS: usize = 10_000;
 const MOST_CONNECTIONS: usize = 1_000_000;
 /// Each is read at the start and looked at every few seconds.
 const MOST_CERTIFICATES: usize = 1000;
@@ -52,7 +53,7 @@ pub struct TcpSettings {
 pub struct ServerSettings {
     /// None was wrong.
     pub listen: Option<Listen>,
-    /// How many connections there may be.
+    /// How many connections there may be, where there are descriptors for them.
     pub max_connections: usize,
     /// Memory that clients may make the server hold.
     pub client_memory: u64,
@@ -335,7 +336,10 @@ impl ServerSettings {
             max_connections: t
                 .key(
                     "max_connections",
-                    "How many connections may be open. Further ones are closed at once.",
+                    "How many connections may be open. At the limit, a new connection replaces a \
+                     silent one of the address that has the most silent connections, two at least. \
+                     Without such, the new one is closed. All servers together get a quarter of \
+                     the process's limit of open files at most.",
                 )
                 .ours()
                 .range(1..=MOST_CONNECTIONS)

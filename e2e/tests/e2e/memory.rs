@@ -564,11 +564,12 @@ fn idle_callers_of_rpc_keep_nobody_out() {
 
 #[test]
 fn listeners_at_their_limits_leave_open_files_to_the_site() {
-    let [rpc, status, metrics, admin] = [(); 4].map(|()| free_address());
-    let site = site("app.php", "", "");
+    let [rpc, status, metrics, admin, files] = [(); 5].map(|()| free_address());
+    let site = site("app.php", "", "").file("f/a.txt", "a");
     let config = format!(
         "{}rpc: {{listen: 'tcp://{rpc}'}}\nstatus: {{address: '{status}'}}\n\
-         metrics: {{address: '{metrics}'}}\nadmin: {{listen: '{admin}', token: 0123456789abcdef0123456789abcdef}}\n",
+         metrics: {{address: '{metrics}'}}\nadmin: {{listen: '{admin}', token: 0123456789abcdef0123456789abcdef}}\n\
+         fileserver: {{address: '{files}', serve: [{{prefix: /, root: f}}]}}\n",
         site.read(".rr.yaml")
     );
     site.write(".rr.yaml", &config);
@@ -580,6 +581,7 @@ fn listeners_at_their_limits_leave_open_files_to_the_site() {
         (status, 300),
         (metrics, 100),
         (admin, 100),
+        (files, 1010),
         (server.address(), 1010),
     ] {
         for _ in 0..many {
@@ -592,6 +594,39 @@ fn listeners_at_their_limits_leave_open_files_to_the_site() {
     let log = server.log();
     assert!(!log.contains("cannot accept connections"), "{log}");
     drop(idle);
+    server.stop();
+}
+
+#[test]
+fn silent_clients_of_tcp_leave_open_files_to_the_site() {
+    let [status, tcp, other] = [(); 3].map(|()| free_address());
+    let site = site("app.php", "", "");
+    let config = format!(
+        "{}status: {{address: '{status}'}}\n\
+         tcp:\n  pool: {{num_workers: 1, command: 'env RAN=/dev/null php {}'}}\n  servers:\n    \
+         echo: {{addr: 'tcp://{tcp}', framing: line, on_connect: continue}}\n    \
+         few: {{addr: 'tcp://{other}', framing: line, max_connections: 200}}\n",
+        site.read(".rr.yaml"),
+        Site::fixture("tcp.php").display(),
+    );
+    site.write(".rr.yaml", &config);
+    let server = limited(site, 1024);
+    let open = || TcpStream::connect_timeout(&tcp, Duration::from_secs(5));
+    let _silent: Vec<_> = (0..1010).filter_map(|_| open().ok()).collect();
+    assert_eq!(server.get("/").status, 200);
+    let health = Connection::open(status).get("/health?plugin=http");
+    assert_eq!(health.status, 200);
+    // They have been silent for a second at some time: one makes room for who has something to say.
+    wait_for("an answer to another client", || {
+        let mut client = open().ok()?;
+        client.set_read_timeout(Some(PATIENCE)).ok()?;
+        client.write_all(b"echo hello\r\n").ok()?;
+        let mut answer = [0; 5];
+        client.read_exact(&mut answer).ok()
+    });
+    let log = server.log();
+    assert!(!log.contains("cannot accept connections"), "{log}");
+    assert!(log.contains("\"wanted\":200,\"possible\":128"), "{log}");
     server.stop();
 }
 

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Finding, Handover, Running, Stopped};
-use pronghorn_process::open_files;
+use pronghorn_process::open_files::Share;
 use pronghorn_serve::{Endpoint, Limits, Listener, resolve};
 use pronghorn_workers::IoThreads;
 use tokio::time::Instant;
 
-use super::connections;
 use super::error::StartError;
 use crate::FileServer;
 use crate::middleware::Unusable;
@@ -42,6 +41,10 @@ impl api::Service for FileService {
         unusable.iter().map(Unusable::finding).collect()
     }
 
+    fn share(&self) -> Option<Share> {
+        Some(Share::FILESERVER)
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,
@@ -62,7 +65,7 @@ impl FileService {
             context.sockets.offer(FILESERVER, socket)?;
         }
         let limits = Limits {
-            connections: connections(open_files::raise(), 0),
+            connections: Share::FILESERVER.connections(),
             ..Limits::default()
         };
         context.readiness.answer_with(|| Ok(()));

@@ -15,8 +15,8 @@ use pronghorn_plugin_api::{
     Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
-use pronghorn_process::open_files::Share;
-use pronghorn_process::{Credentials, open_files};
+use pronghorn_process::Credentials;
+use pronghorn_process::open_files::{self, Share};
 use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
@@ -372,7 +372,9 @@ impl HttpService {
         let workers = pools.iter().map(|pool| pool.info().size).sum();
         let mut limits = Limits {
             http2: settings.http2,
-            ..settings.timeouts.limits(self.connections(workers))
+            ..settings
+                .timeouts
+                .limits(self.connections(&context.shares, workers))
         };
         limits.receive.fields = settings.max_header_fields;
         limits.memory = usize::try_from(settings.client_memory.bytes()).unwrap_or(usize::MAX);
@@ -405,9 +407,9 @@ impl HttpService {
     }
 
     /// Connections in all: what was asked for, as far as there are descriptors for them.
-    fn connections(&self, workers: usize) -> usize {
+    fn connections(&self, others: &[Share], workers: usize) -> usize {
         let open_files = open_files::raise();
-        let possible = connections(open_files, workers);
+        let possible = connections(open_files, others, workers);
         match self.settings.max_connections {
             Some(wanted) if wanted > possible => {
                 tracing::warn!(
@@ -820,8 +822,8 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-fn connections(open_files: u64, workers: usize) -> usize {
-    let kept =
-        KEPT_DESCRIPTORS + Share::all_of(open_files) + workers as u64 * DESCRIPTORS_PER_WORKER;
+fn connections(open_files: u64, others: &[Share], workers: usize) -> usize {
+    let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
+    let kept = kept.saturating_add(Share::sum(others, open_files));
     usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
 }
