@@ -80,12 +80,19 @@ pub(super) fn is_none(it: &Directive) -> bool {
         || it.is("RemoveHandler")
         || it.is("RemoveType")
         || (it.is("SetHandler")
-            && ["none", "default-handler", "text/plain"].contains(&first.as_str()))
+            && (["none", "default-handler", "text/plain"].contains(&first.as_str())
+                || is_nobodys(&first)))
         || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
         || (it.is("AddHandler")
             && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())
             && it.shown().contains("php"))
         || it.is("ForceType")
+}
+
+/// Whether a handler has a name that no module knows: Apache sends the files as they are. Drupal
+/// and Backdrop write such names where visitors put files.
+fn is_nobodys(handler: &str) -> bool {
+    handler.starts_with("drupal_security_do_not_remove")
 }
 
 pub(super) fn first_of(it: &Directive) -> String {
@@ -102,7 +109,9 @@ pub(super) fn makes_others(it: &Directive) -> bool {
         "text/plain",
     ];
     let is_type = it.is("AddType") && first_of(it).starts_with("application/x-httpd-php");
-    (it.is("SetHandler") || it.is("AddHandler") || is_type) && !plain.contains(&&*first_of(it))
+    let first = first_of(it);
+    let is_plain = plain.contains(&&*first) || is_nobodys(&first);
+    (it.is("SetHandler") || it.is("AddHandler") || is_type) && !is_plain
 }
 
 /// Whether files of such names are hidden ones, which are not sent whatever a route says.
