@@ -98,8 +98,8 @@ impl Template {
         }
     }
 
-    /// `name=value`, with blanks between. The logger is one of them, unless it has a place of its
-    /// own.
+    /// `name=value`, with blanks between, and values that are no single word in quotes. The logger
+    /// is one of them, unless it has a place of its own.
     fn attrs(&self, out: &mut String, record: &Record<'_>, left: &mut usize) {
         let mut attrs = Attrs {
             out,
@@ -135,9 +135,23 @@ impl Attrs<'_> {
         self.is_first = false;
         self.out.push_str(name);
         self.out.push('=');
+        let (start, left) = (self.out.len(), *self.left);
         // A String takes all.
         _ = Escaped::of_field(name, self.out, Place::Column, self.left).write_fmt(value);
+        if !is_one_word(self.out.get(start..).unwrap_or_default()) {
+            self.out.truncate(start);
+            *self.left = left;
+            self.out.push('"');
+            _ = Escaped::of_field(name, self.out, Place::Json, self.left).write_fmt(value);
+            self.out.push('"');
+        }
     }
+}
+
+/// Whether nothing in a value could be taken for its end, or for another field.
+fn is_one_word(value: &str) -> bool {
+    let separates = |c: char| c.is_whitespace() || matches!(c, '"' | '=');
+    !value.is_empty() && !value.contains(separates)
 }
 
 impl Visit for Attrs<'_> {
