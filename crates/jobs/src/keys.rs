@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms};
 use pronghorn_queue::Job;
-use pronghorn_queue::options::Unique;
+use pronghorn_queue::options::{JobOptions, Unique};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -254,21 +254,25 @@ impl Keys {
 
     /// A job with this key has ended for good.
     pub(crate) fn ended(&self, key: &str, id: &str) {
-        let mut state = lock(&self.0);
-        state.let_go(id);
-        state.remove(key, |held| held.id == id && !held.is_period);
-        if let Some(held) = state.unique.get_mut(key).filter(|held| held.id == id) {
-            held.is_done = true;
-        }
+        lock(&self.0).ended(key, id);
     }
 
-    /// Ends a job of this pipeline, or of any one, that runs: whether there is one.
+    /// Ends a job of this pipeline, or of any one, that runs: whether there is one. Its key is free
+    /// at once, before its worker has heard of it.
     pub(crate) fn cancel_running(&self, pipeline: Option<&str>, id: &str) -> bool {
-        let state = lock(&self.0);
+        let mut state = lock(&self.0);
         let running = state.running.get(id).into_iter().flatten();
         let is_it = |it: &&Running| pipeline.is_none_or(|name| it.seen.pipeline == name);
-        let cancelled = running.filter(is_it).map(|it| it.cancelled.cancel());
-        cancelled.count() > 0
+        let cancelled = running.filter(is_it).map(|Running { cancelled, seen }| {
+            cancelled.cancel();
+            let key = JobOptions::of(&seen.job.headers).unique;
+            key.map(|key| scoped(&seen.pipeline, &key))
+        });
+        let keys: Vec<Option<String>> = cancelled.collect();
+        for key in keys.iter().flatten() {
+            state.ended(key, id);
+        }
+        !keys.is_empty()
     }
 
     /// A job that comes out of this pipeline, or of any one, with this ID does not run, as a worker
@@ -394,6 +398,14 @@ impl Drop for Restoring {
 }
 
 impl State {
+    fn ended(&mut self, key: &str, id: &str) {
+        self.let_go(id);
+        self.remove(key, |held| held.id == id && !held.is_period);
+        if let Some(held) = self.unique.get_mut(key).filter(|held| held.id == id) {
+            held.is_done = true;
+        }
+    }
+
     fn runs(&self, pipeline: &str, id: &str) -> bool {
         let mut all = self.running.get(id).into_iter().flatten();
         all.any(|running| running.seen.pipeline == pipeline)
@@ -636,6 +648,31 @@ mod tests {
         assert!(keys.run(&first, "p").is_none());
         assert!(keys.note_cancelled(None, "more", "evil"), "one was used");
         assert_eq!(lock(&keys.0).cancelled.shares["evil"], most);
+    }
+
+    #[test]
+    fn the_key_of_a_running_job_that_is_cancelled_is_free_at_once() {
+        let job = Arc::new(Job {
+            id: "a".to_owned(),
+            headers: [("pronghorn-unique".to_owned(), vec!["k".to_owned()])].into(),
+            ..Job::default()
+        });
+        for period in [None, Some(60)] {
+            let keys = Keys::default();
+            let unique = in_pipeline("p", unique(period, false));
+            assert_eq!(keys.take(&unique, "a", 0), Ok(()));
+            keys.run(&job, "p").expect("it is not cancelled");
+            assert_eq!(keys.take(&unique, "b", 0), by("a"));
+            assert!(keys.cancel_running(None, "a"));
+            let taken = keys.take(&unique, "b", 0);
+            assert_eq!(taken.is_ok(), period.is_none(), "a period stays");
+            // The worker has ended it: the next job keeps its key.
+            keys.ended(&unique.key, "a");
+            assert_eq!(
+                keys.holder(&unique.key).as_deref(),
+                Some(if period.is_none() { "b" } else { "a" })
+            );
+        }
     }
 
     #[test]

@@ -282,7 +282,12 @@ impl<R: Runners> Consumer<R> {
                         () = token.cancelled() => Outcome::Dropped(Dropped::Cancelled).into(),
                     };
                     keys.ran(&job);
-                    attempt
+                    // Who has cancelled it was told so, and another job may have its key.
+                    if token.is_cancelled() {
+                        Outcome::Dropped(Dropped::Cancelled).into()
+                    } else {
+                        attempt
+                    }
                 }
             };
             if matches!(outcome, Outcome::NotTaken(_)) {
