@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pronghorn_config::{Loaded, Severity};
+use pronghorn_config::{Effective, Loaded, Severity};
 use pronghorn_convert::Closed;
 use pronghorn_http::routes::PathPattern;
 use pronghorn_plugin_api::Finding;
@@ -12,7 +12,8 @@ use pronghorn_server::settings::Settings;
 const MOST_NAMED: usize = 5;
 
 pub(crate) fn findings(settings: &Settings, loaded: &Loaded, folder: &Path) -> Vec<Finding> {
-    let json = loaded.to_json();
+    // Nobody is shown this.
+    let json = loaded.to_json(&Effective::default());
     let refused = of_routes(&json, |it| !it["refuse"].is_null());
     let sends_none = of_routes(&json, |it| {
         !it["refuse"].is_null() || it["scripts"] == "front"

@@ -1,47 +1,96 @@
 //! The tree as JSON, for programs that ask a running server what it was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map as Object, Value as Json};
 
 use crate::load::Loaded;
-use crate::node::{Map, Node, Value};
+use crate::node::{Entry, Map, Node, Value};
+use crate::place::Place;
+use crate::resolve::{Effective, Record};
 use crate::secret;
 
 impl Loaded {
     /// Everything that was written, as RoadRunner hands it out over RPC: files, includes and
     /// overrides merged, variables expanded, no defaults, every name in lower case. Secrets are
-    /// `***` (`docs/decisions/0003-rpc-config-without-secrets.md`).
-    pub fn to_json(&self) -> String {
-        Json::Object(object(&self.root, false)).to_string()
+    /// `***` (`docs/decisions/0003-rpc-config-without-secrets.md`): `effective` knows which keys
+    /// are.
+    pub fn to_json(&self, effective: &Effective) -> String {
+        let secrets = effective.records.iter().filter_map(|record| match record {
+            Record::Key(key) if key.secret => key.origin.as_ref().map(|it| &it.place),
+            _ => None,
+        });
+        let secrets = Secrets(secrets.collect());
+        Json::Object(secrets.object(&self.root, Hidden::Nothing)).to_string()
     }
 }
 
-/// What stands under a secret's name is secret too.
-fn object(map: &Map, secret: bool) -> Object<String, Json> {
-    let pair = |entry: &crate::node::Entry| {
-        let secret = secret || secret::is_secret(&entry.name);
-        (entry.name.to_lowercase(), value(&entry.node, secret))
-    };
-    // In order of names, as RoadRunner writes them, whichever kind of map serde_json was built
-    // with.
-    let sorted: BTreeMap<String, Json> = map.entries.iter().map(pair).collect();
-    sorted.into_iter().collect()
+/// Where something stands whose key says that it is secret, whatever its name is.
+struct Secrets<'e>(HashSet<&'e Place>);
+
+/// The part of a value that is not shown, beside what a text shows to be secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    /// It stands under a name of secrets: all but paths of keys.
+    ByName,
+    All,
 }
 
-fn value(node: &Node, secret: bool) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Map(map) => Json::Object(object(map, secret)),
-        Value::List(items) => items.iter().map(|item| value(item, secret)).collect(),
-        Value::Text(text) => {
-            let secret = secret && !secret::is_key_file(&text.text);
-            let shown = secret::masked(&text.text, secret);
-            if text.quoted || shown != text.text || !node.origin.variables.is_empty() {
-                return Json::String(shown);
+impl Secrets<'_> {
+    /// What stands under a secret's name is secret too.
+    fn object(&self, map: &Map, hidden: Hidden) -> Object<String, Json> {
+        let pair = |entry: &Entry| {
+            let place = &entry.node.origin.place;
+            let hidden = match hidden {
+                _ if self.0.contains(place) && place.may_set(&entry.name) => Hidden::All,
+                Hidden::Nothing if secret::is_secret(&entry.name) => Hidden::ByName,
+                above => above,
+            };
+            (entry.name.to_lowercase(), self.value(&entry.node, hidden))
+        };
+        // In order of names, as RoadRunner writes them, whichever kind of map serde_json was built
+        // with.
+        let sorted: BTreeMap<String, Json> = map.entries.iter().map(pair).collect();
+        sorted.into_iter().collect()
+    }
+
+    fn value(&self, node: &Node, hidden: Hidden) -> Json {
+        match &node.value {
+            Value::Null => Json::Null,
+            Value::Map(map) => Json::Object(self.object(map, hidden)),
+            Value::List(items) if hidden == Hidden::Nothing => {
+                let items = items
+                    .iter()
+                    .zip(secret::masked_items(items.iter().map(Node::text)));
+                let items = items.map(|(item, shown)| match shown {
+                    Some(shown) => text(item, shown),
+                    None => self.value(item, hidden),
+                });
+                items.collect()
             }
+            Value::List(items) => items.iter().map(|item| self.value(item, hidden)).collect(),
+            Value::Text(it) => {
+                let is_secret = match hidden {
+                    Hidden::Nothing => false,
+                    Hidden::ByName => !secret::is_key_file(&it.text),
+                    Hidden::All => true,
+                };
+                text(node, secret::masked(&it.text, is_secret))
+            }
+        }
+    }
+}
+
+/// A text that is shown like this.
+fn text(node: &Node, shown: String) -> Json {
+    match &node.value {
+        Value::Text(text)
+            if !text.quoted && shown == text.text && node.origin.variables.is_empty() =>
+        {
             scalar(shown)
         }
+        _ => Json::String(shown),
     }
 }
 
@@ -59,13 +108,14 @@ fn scalar(text: String) -> Json {
 
 #[cfg(test)]
 mod tests {
+    use super::Effective;
     use crate::load::{Input, load};
 
     fn json(yaml: &str, overrides: &[&str]) -> String {
         let mut input = Input::from_text(".rr.yaml", yaml);
         input.overrides = overrides.iter().map(|&o| o.to_owned()).collect();
         input.environment = [("PORT".to_owned(), "80".to_owned())].into();
-        load(&input).to_json()
+        load(&input).to_json(&Effective::default())
     }
 
     #[test]

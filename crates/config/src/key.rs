@@ -525,6 +525,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             roadrunner: self.roadrunner.filter(|_| !in_ours),
             differs: self.differs.filter(|_| !in_ours),
             not_yet: self.not_yet,
+            secret: self.secret,
             shown,
             origin,
         }));

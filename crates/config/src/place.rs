@@ -59,6 +59,19 @@ impl Place {
         matches!(self.source, Source::Override { .. })
     }
 
+    /// Whether what stands here may be the value of a key of this name: an override also makes the
+    /// sections above its key.
+    pub(crate) fn may_set(&self, name: &str) -> bool {
+        match &self.source {
+            Source::File { .. } => true,
+            Source::Override { key, .. } => {
+                let last = key.rsplit('.').next().unwrap_or(key);
+                let last = last.split('[').next().unwrap_or(last);
+                last.trim().eq_ignore_ascii_case(name)
+            }
+        }
+    }
+
     /// The file's name, or None for an override.
     pub fn file_name(&self) -> Option<&str> {
         match &self.source {

@@ -108,7 +108,7 @@ pub struct Change {
 
 /// Every value that holds. Displays as YAML with each value's origin as a comment; loading that
 /// text gives the same values, but for secrets, which are `***`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Effective {
     pub(crate) records: Vec<Record>,
 }
@@ -171,6 +171,8 @@ pub(crate) struct KeyRecord {
     /// What it does with a written value, and why ours is not that.
     pub(crate) differs: Option<(&'static str, &'static str)>,
     pub(crate) not_yet: Option<&'static str>,
+    /// Nothing that was written for it is shown.
+    pub(crate) secret: bool,
     /// None when there is no value.
     pub(crate) shown: Option<Shown>,
     /// None when the default holds.

@@ -267,8 +267,14 @@ fn node_lines(
         Value::List(items) => {
             let empty = if items.is_empty() { " []" } else { "" };
             lines.push(line(format!("{indent}{name}:{empty}"), comment));
-            for item in items {
-                let text = item.text().map_or_else(|| flow_node(item, secret), shown);
+            for (item, words) in items
+                .iter()
+                .zip(secret::masked_items(items.iter().map(Node::text)))
+            {
+                let text = match words {
+                    Some(words) if !secret => scalar(&words).into_owned(),
+                    _ => item.text().map_or_else(|| flow_node(item, secret), shown),
+                };
                 lines.push(line(format!("{indent}  - {text}"), item.origin.to_string()));
             }
         }
@@ -280,7 +286,14 @@ fn flow_node(node: &Node, secret: bool) -> String {
         Value::Null => "null".to_owned(),
         Value::Text(text) => scalar(&secret::masked(&text.text, secret)).into_owned(),
         Value::List(items) => {
-            let items: Vec<String> = items.iter().map(|item| flow_node(item, secret)).collect();
+            let items = items
+                .iter()
+                .zip(secret::masked_items(items.iter().map(Node::text)));
+            let items = items.map(|(item, words)| match words {
+                Some(words) if !secret => scalar(&words).into_owned(),
+                _ => flow_node(item, secret),
+            });
+            let items: Vec<String> = items.collect();
             format!("[{}]", items.join(", "))
         }
         Value::Map(map) => {

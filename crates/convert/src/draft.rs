@@ -1969,7 +1969,7 @@ mod tests {
         let made = crate::convert(&[directory.join("site.conf")]).unwrap();
         let yaml = made.yaml;
         let input = pronghorn_config::Input::from_text("pronghorn.yaml", yaml);
-        let json = pronghorn_config::load(&input).to_json();
+        let json = pronghorn_config::load(&input).to_json(&pronghorn_config::Effective::default());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let routes = json["http"]["routes"].as_array().cloned();
         let whole = routes.unwrap_or_default().into_iter();

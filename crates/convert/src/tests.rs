@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pronghorn_config::{Input, Severity, load};
+use pronghorn_config::{Effective, Input, Severity, load};
 use pronghorn_http::routes::{Asked, PathPattern};
 use pronghorn_http::settings::HttpSettings;
 use pronghorn_testkit::Directory;
@@ -59,7 +59,8 @@ fn flat(yaml: &str) -> BTreeMap<String, String> {
         }
     }
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
-    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let json: Value =
+        serde_json::from_str(&loaded.to_json(&Effective::default())).expect("it is JSON");
     let mut keys = BTreeMap::new();
     add(&mut keys, String::new(), &json);
     keys
@@ -655,7 +656,8 @@ fn what_leads_away_from_files_and_is_not_translated_closes_them() {
 /// Whether a configuration refuses a path, by the first route that has it.
 fn is_closed(yaml: &str, path: &str) -> bool {
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
-    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let json: Value =
+        serde_json::from_str(&loaded.to_json(&Effective::default())).expect("it is JSON");
     let routes = json["http"]["routes"].as_array().cloned();
     let has = |route: &&Value| {
         let paths = match &route["path"] {
@@ -2400,7 +2402,8 @@ fn programs_are_refused_by_their_names_whatever_follows_these() {
 /// The first route that has a path, whatever the host.
 fn first_route(yaml: &str, path: &str) -> Value {
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
-    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let json: Value =
+        serde_json::from_str(&loaded.to_json(&Effective::default())).expect("it is JSON");
     let routes = json["http"]["routes"].as_array().cloned();
     let has = |route: &Value| {
         let paths = match &route["path"] {
@@ -2620,7 +2623,8 @@ fn an_application_below_a_path_of_nginx_has_the_fallback_that_it_had_there() {
 /// The target of the first rule of `http.rewrite` that is about a path.
 fn rule_of(yaml: &str, path: &str) -> Option<String> {
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
-    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let json: Value =
+        serde_json::from_str(&loaded.to_json(&Effective::default())).expect("it is JSON");
     let rules = json["http"]["rewrite"]
         .as_array()
         .cloned()

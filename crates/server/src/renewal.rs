@@ -164,7 +164,7 @@ impl Server {
         }
         if !applied.has_failed && applied.wait_for_restart.is_empty() {
             self.configuration
-                .set(loaded.to_json(), effective_json(&effective));
+                .set(loaded.to_json(&effective), effective_json(&effective));
         }
         for service in applied.wait_for_restart {
             if !held.iter().any(|key| key == service || is_in(key, service)) {

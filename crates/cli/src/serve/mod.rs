@@ -186,7 +186,7 @@ fn prepare(
             .iter()
             .filter_map(|file| std::path::absolute(file).ok())
             .collect(),
-        written: loaded.to_json(),
+        written: loaded.to_json(&effective),
         effective: effective_json(&effective),
         activated: Vec::new(),
         settings,

@@ -1,5 +1,6 @@
 //! What is never shown.
 
+mod query;
 pub(crate) mod request;
 mod table;
 mod text;
@@ -9,7 +10,7 @@ mod text_tests;
 use std::borrow::Cow;
 
 use crate::setting::Shown;
-use table::{INSIDE, MASK, Program, SHAPES, WORDS};
+use table::{INSIDE, KEY_SCHEMES, MASK, Program, SHAPES, WORDS};
 use text::without_secrets;
 
 /// As long as a token that stands for a user in a URL, and longer than most names.
@@ -81,7 +82,7 @@ pub(crate) fn masked(value: &str, secret: bool) -> String {
     if (secret || looks_secret(value)) && !value.is_empty() {
         MASK.to_owned()
     } else {
-        without_passwords(&without_secrets(value))
+        query::without_parameters(&without_passwords(&without_secrets(value))).into_owned()
     }
 }
 
@@ -95,6 +96,15 @@ pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<
         shown.unwrap_or_else(|| masked(word, false))
     });
     words.collect()
+}
+
+/// The texts among the items of a list, as they may be shown.
+pub(crate) fn masked_items<'t>(
+    items: impl Iterator<Item = Option<&'t str>> + Clone,
+) -> Vec<Option<String>> {
+    let words = items.clone().map(Option::unwrap_or_default);
+    let shown = masked_words(words).into_iter().zip(items);
+    shown.map(|(shown, item)| item.map(|_| shown)).collect()
 }
 
 /// The kind of word that comes after an option.
@@ -328,9 +338,9 @@ fn is_host(text: Option<&str>) -> bool {
     host.chars().all(plain) && port.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A user alone is a key there, as in the DSN of Sentry.
-fn is_http(scheme: &str) -> bool {
-    scheme.ends_with("http") || scheme.ends_with("https")
+/// A user alone is a key there, as in the DSN of Sentry, or a token.
+fn takes_key(scheme: &str) -> bool {
+    KEY_SCHEMES.iter().any(|known| scheme.ends_with(known))
 }
 
 /// Of a part between separators.
@@ -348,11 +358,11 @@ fn without_password(part: &str, program: Option<&Program>) -> String {
             return None; // it stands in a path
         }
         match user_info.split_once(':') {
-            Some((user, _)) if is_http(scheme) && user.len() >= TOKEN => {
+            Some((user, _)) if takes_key(scheme) && user.len() >= TOKEN => {
                 Some(format!("{scheme}://{MASK}:{MASK}@{host}"))
             }
             Some((user, _)) => Some(format!("{scheme}://{user}:{MASK}@{host}")),
-            None if user_info.len() >= TOKEN || is_http(scheme) => {
+            None if user_info.len() >= TOKEN || takes_key(scheme) => {
                 Some(format!("{scheme}://{MASK}@{host}"))
             }
             None => None,
@@ -504,6 +514,22 @@ mod tests {
                 "https://***@sentry.io/1",
             ),
             ("ssh://git@host/x", "ssh://git@host/x"),
+            ("nats://hush@host:4222", "nats://***@host:4222"),
+            ("nats://a:1,nats://hush@b:2", "nats://a:1,nats://***@b:2"),
+            (
+                "https://h/c?sv=1&sig=hush&se=2",
+                "https://h/c?sv=1&sig=***&se=2",
+            ),
+            (
+                "a https://h/?sid=hush&ticket=hush#code=hush b",
+                "a https://h/?sid=***&ticket=***#code=*** b",
+            ),
+            ("https://h/?code=404", "https://h/?code=404"),
+            (
+                "curl 'https://h/?sig=hush' -d pin=1",
+                "curl 'https://h/?sig=***' -d pin=1",
+            ),
+            ("sid=1&code=1234", "sid=1&code=1234"),
             ("http://host:80/a@b", "http://host:80/a@b"),
             ("redis://h/0?auth=hush&db=1", "redis://h/0?auth=***&db=1"),
             (

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::table::{LONG, MASK, OF_QUERIES, OF_REQUESTS, SHORT_CODE};
+use super::query::is_secret_of_query;
+use super::table::{LONG, MASK, OF_REQUESTS};
 use super::{has, has_secret_word, looks_secret, lower, masked};
 
 /// So often may a part of an address be escaped. Nobody reads more; it goes as a whole.
@@ -16,14 +17,6 @@ const SCHEMES: [&str; 2] = ["bearer", "basic"];
 fn is_secret_of_request(name: &str) -> bool {
     let lower = lower(name);
     OF_REQUESTS.iter().any(|part| has(&lower, part)) || has_secret_word(name, &lower)
-}
-
-/// Whether a parameter of a query has one, whose name is too short or too common to say so
-/// elsewhere.
-fn is_secret_of_query(name: &str, value: &str) -> bool {
-    let is_known = |known: &&&str| name.eq_ignore_ascii_case(known);
-    let known = OF_QUERIES.iter().find(is_known);
-    known.is_some_and(|known| *known != "code" || value.len() > SHORT_CODE)
 }
 
 /// The one mask for all that is shown of requests, in records, reports and on pages.

@@ -109,6 +109,9 @@ pub(super) const LONG_SHAPES: &[&str] = &["sk-", "npm_", "pypi-", "shpat_", "dop
 /// Characters of a token that follow one of these.
 pub(super) const LONG: usize = 16;
 
+/// Ends of schemes of URLs in which a user without a password is a key or a token.
+pub(super) const KEY_SCHEMES: &[&str] = &["http", "https", "nats"];
+
 /// Addresses that are secret from there on.
 pub(super) const ADDRESSES: &[&str] = &[
     "hooks.slack.com/services/",

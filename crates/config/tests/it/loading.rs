@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Input, Section, Severity, Table, describe, load};
+use pronghorn_config::{
+    Command, Effective, Input, Pairs, Section, Severity, Table, describe, load,
+};
 use pronghorn_testkit::Directory;
 
 use crate::{Sample, read};
@@ -55,7 +57,7 @@ fn overrides_reach_the_items_of_a_list() {
         input.overrides = overrides.iter().map(|&it| it.to_owned()).collect();
         let loaded = load(&input);
         let report = loaded.resolve_part::<Sample>().report().to_string();
-        (loaded.to_json(), report)
+        (loaded.to_json(&Effective::default()), report)
     };
     let overrides = ["a[0].b=new", "a[1].b=more", "c.d[0]=text", "e[x]=name"];
     assert_eq!(
@@ -310,6 +312,72 @@ fn a_reload_leaves_a_new_section_as_a_whole() {
     let after = effective("count: 1\nitems: [{port: 1}, {port: 2}]");
     assert_eq!(before.held(&after), ["items[1]"]);
     assert_eq!(after.held(&before), ["items[1]"]);
+}
+
+/// Secrets whose names do not say that they are some, in each shape, and commands.
+struct Hiding;
+
+impl Section for Hiding {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.section_with("a", "A section.", |t| {
+            t.key::<String>("one", "A text.").secret().optional();
+            t.key::<Vec<String>>("list", "A list.").secret().optional();
+            t.key::<Pairs>("map", "A map.").secret().optional();
+            t.key::<Command>("command", "A command.").optional();
+            t.key::<Vec<String>>("urls", "A list.").optional();
+            t.key::<String>("open", "A text.").optional();
+        });
+        Self
+    }
+}
+
+#[test]
+fn what_is_shown_and_what_programs_are_told_hide_the_same() {
+    let long = "0123456789abcdef";
+    for written in [
+        "one: hush",
+        "one: hush.pem",
+        "list: [hush, hush.key]",
+        "list: hush,hush",
+        "map: {x-team: hush, dsn: hush}",
+        "map: [{x-team: hush}]",
+        "command: [php, w.php, --api-key, hush]",
+        "command: [mysql, -p, hush]",
+        "command: [curl, -u, 'me:hush']",
+        "command: [sh, -c, 'mysql -phush']",
+        "command: php w.php --token=hush",
+        "urls: ['https://h/?sig=hush', 'nats://hush@h', 'redis://u:hush@h']",
+        "urls: [https://hush@sentry.io/1]",
+        &format!("urls: [ghp_hush{long}]"),
+        "unknown: [php, --token, hush]",
+        "unknown: {deep: [[x, --password, hush]], api_key: [hush]}",
+        "unknown: {b: [{command: [mysql, -phush]}]}",
+    ] {
+        let written = format!("a: {{open: shown, {written}}}\n");
+        let loaded = load(&Input::from_text("a.yaml", written.as_str()));
+        let resolved = loaded.resolve::<Hiding>(Severity::Warning);
+        let effective = resolved.effective();
+        for said in [effective.to_string(), loaded.to_json(effective)] {
+            assert!(!said.contains("hush"), "{written}{said}");
+            assert!(said.contains("shown"), "{said}");
+        }
+    }
+    let mut input = Input {
+        overrides: ["a.open=shown", "a.one=hush", "a.map.x=hush"]
+            .map(str::to_owned)
+            .into(),
+        ..Input::default()
+    };
+    for first in 0..3 {
+        input.overrides.rotate_left(first);
+        let loaded = load(&input);
+        let resolved = loaded.resolve::<Hiding>(Severity::Warning);
+        let json = loaded.to_json(resolved.effective());
+        assert_eq!(
+            json,
+            r#"{"a":{"map":{"x":"***"},"one":"***","open":"shown"}}"#
+        );
+    }
 }
 
 #[test]
