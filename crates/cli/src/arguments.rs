@@ -735,6 +735,7 @@ impl Arguments {
         Input {
             folder,
             file: globals.config.clone(),
+            presets: Vec::new(),
             overrides: globals.overrides.clone(),
             dotenv: std::env::var_os("DOTENV_PATH")
                 .map(PathBuf::from)

@@ -10,7 +10,7 @@ use crate::application::{Application, FRONT, Relative, looked_for, missing_packa
 use crate::arguments::Arguments;
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
-use pronghorn_convert::{convert, one_line, quoted, without_variables};
+use pronghorn_convert::{convert, one_line, yaml_path, yaml_text};
 
 const FILE: &str = "pronghorn.yaml";
 
@@ -122,7 +122,7 @@ fn write_new(folder: &Path, text: &str) -> Result<(), String> {
     })
 }
 
-fn configuration(application: &Application) -> String {
+pub(crate) fn configuration(application: &Application) -> String {
     let Application { name, sign, .. } = application;
     let mut text = format!(
         "# {name}, found by `{sign}`. `pronghorn check` validates this file, `pronghorn config show`\n\
@@ -132,7 +132,7 @@ fn configuration(application: &Application) -> String {
     );
     let runs = application.relative();
     if let Relative::Worker { script, env, .. } = &runs {
-        _ = writeln!(text, "server:\n  command: [php, {}]", quoted(script)); // a String takes all
+        _ = writeln!(text, "server:\n  command: [php, {}]", yaml_text(script)); // a String takes all
         if let Some((name, value)) = env {
             _ = writeln!(text, "  env: {{{name}: '{value}'}}");
         }
@@ -149,7 +149,7 @@ fn configuration(application: &Application) -> String {
     let linked = application.linked();
     let closed = application.closed().cloned().unwrap_or_default();
     let list =
-        |items: &mut dyn Iterator<Item = &str>| items.map(quoted).collect::<Vec<_>>().join(", ");
+        |items: &mut dyn Iterator<Item = &str>| items.map(yaml_text).collect::<Vec<_>>().join(", ");
     let endings = closed.endings();
     let endings = list(&mut endings.iter().map(String::as_str));
     let middleware = application.middleware();
@@ -164,7 +164,7 @@ fn configuration(application: &Application) -> String {
         }
     }
     if let Some((prefix, folder)) = linked {
-        let folder = quoted(&folder);
+        let folder = yaml_text(&folder);
         _ = writeln!(
             text,
             "    serve:                  # what visitors uploaded: sent, and never run"
@@ -186,7 +186,7 @@ fn configuration(application: &Application) -> String {
             text,
             "  pool:\n    # num_workers: 4         # by default one for each processor, at least two\n    \
              mode: classic          # scripts run as behind php-fpm\n    root: {}\n",
-            quoted(root)
+            yaml_text(root)
         );
         let mut no_scripts = rules.no_scripts.iter().chain(&closed.no_scripts).peekable();
         if no_scripts.peek().is_some() {
@@ -203,11 +203,11 @@ fn configuration(application: &Application) -> String {
                 "    forbid:                # files of the project that are not sent to visitors\n",
             );
             for item in rules.forbid {
-                _ = writeln!(text, "      - {}", quoted(item));
+                _ = writeln!(text, "      - {}", yaml_text(item));
             }
         }
         if application.has_front_pool() {
-            let root = quoted(root);
+            let root = yaml_text(root);
             _ = writeln!(
                 text,
                 "  pools:\n    {FRONT}: {{mode: classic, root: {root}, forbid: [\"*\"]}}   # it \
@@ -220,11 +220,11 @@ fn configuration(application: &Application) -> String {
     if !closed.routes.is_empty() || front.clone().count() > 0 {
         text.push_str("  routes:                  # what `.htaccess` files close\n");
         for (path, status) in &closed.routes {
-            let path = quoted(&without_variables(path));
+            let path = yaml_path(path);
             _ = writeln!(text, "    - {{path: {path}, refuse: {status}}}");
         }
         for path in front {
-            let path = quoted(&without_variables(path));
+            let path = yaml_path(path);
             let pool = if closed.sends_nothing() {
                 String::new()
             } else {

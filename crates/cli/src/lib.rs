@@ -18,6 +18,8 @@ mod extension;
 mod folders;
 mod generate;
 mod help;
+#[cfg(test)]
+mod hostile_names;
 mod htaccess;
 mod init;
 mod pid_file;

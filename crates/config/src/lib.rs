@@ -58,7 +58,7 @@ pub use diagnostic::{Diagnostic, Report, Severity};
 pub use era::{Compat, Era, is_roadrunners};
 pub use fuzz::fuzz_load;
 pub use key::Key;
-pub use load::{Disk, Input, Loaded, MAIN_FILES, load};
+pub use load::{Disk, Input, Loaded, MAIN_FILES, Preset, load};
 pub use node::{Entry, Map, Node, Text, Value};
 pub use place::{Origin, Place};
 pub use reference::{Reference, describe, describe_with};

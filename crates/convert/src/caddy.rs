@@ -1080,8 +1080,8 @@ fn php_option(inside: &Directive, site: &mut Site, draft: &mut Draft) {
         "env" => {
             let value = inside.argument(1);
             let value = match value.strip_prefix("{$").and_then(|it| it.strip_suffix('}')) {
-                Some(name) => format!("${{{name}}}"),
-                None => value.to_owned(),
+                Some(name) => Value::Expanded(format!("${{{name}}}")),
+                None => Value::from(value),
             };
             draft.tree.map(&["server", "env"]).set(first, value);
         }

@@ -15,7 +15,7 @@ use super::limits::{
     advice, directories_of_scripts, endings, leads_away, limits, names_hidden,
     without_looking_around,
 };
-use super::tree::{Tree, Value};
+use super::tree::{Tree, Value, path_value};
 
 /// The first is the innermost, next to PHP.
 const MIDDLEWARE: [&str; 6] = [
@@ -919,7 +919,7 @@ impl Draft {
 
     /// A variable of scripts' environment; false where another site has another value.
     pub(super) fn variable(&mut self, name: &str, value: &str) -> bool {
-        let value = Value::from(without_variables(value));
+        let value = Value::from(value);
         let env = self.tree.map(&["server", "env"]);
         let is_new = env.get(name).is_none_or(|known| *known == value);
         if is_new {
@@ -1685,7 +1685,7 @@ fn site_routes(
         let mut route = with_hosts();
         match &paths[..] {
             // A comma in a text parts two paths.
-            [path] if !path.contains(',') => _ = route.set("path", path.as_str()),
+            [path] => _ = route.set("path", path_value(path)),
             _ => _ = route.set("path", paths),
         }
         if many && keys.get("refuse").is_none() {
@@ -1741,7 +1741,7 @@ fn site_routes(
         let name = application(path, below);
         let mut route = with_hosts();
         route
-            .set("path", format!("{path}/*"))
+            .set("path", path_value(&At::Below(path.clone()).written()))
             .set("pool", name)
             .set("strip_prefix", path.as_str());
         routes.push(route);
@@ -1757,7 +1757,7 @@ fn site_routes(
         let name = application(&it.prefix, alone);
         let mut route = with_hosts();
         route
-            .set("path", At::Below(it.prefix.clone()).written())
+            .set("path", path_value(&At::Below(it.prefix.clone()).written()))
             .set("pool", name)
             .set("strip_prefix", it.prefix.as_str())
             .merge(scripts("none"));
@@ -1815,27 +1815,13 @@ fn for_hosts(mut routes: Vec<Tree>, hosts: &[String]) -> Vec<Tree> {
 fn joined<'a>(rules: impl Iterator<Item = &'a Rule>) -> impl Iterator<Item = (Vec<String>, Tree)> {
     let mut all: Vec<(Vec<String>, Tree)> = Vec::new();
     for rule in rules {
-        let path = without_variables(&rule.at.written());
+        let path = rule.at.written();
         match all.last_mut() {
             Some((paths, keys)) if *keys == rule.keys => paths.push(path),
             _ => all.push((vec![path], rule.keys.clone())),
         }
     }
     all.into_iter()
-}
-
-/// A text in which no `$` begins a variable of the configuration.
-pub fn without_variables(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let begins = |next: &char| next.is_ascii_alphabetic() || "{_$".contains(*next);
-        if letter == '$' && letters.peek().is_some_and(begins) {
-            out.push('$');
-        }
-        out.push(letter);
-    }
-    out
 }
 
 /// Whether a path is another one, or below it.

@@ -73,6 +73,8 @@ impl Closed {
                 .push(format!("{left} more paths, beyond {MOST_ROUTES}"));
         }
         closed.no_scripts = site.without_scripts();
+        // No request gets to a name with one, and no configuration has it.
+        closed.no_scripts.retain(|path| !path.contains('\\'));
         closed
     }
 
@@ -130,8 +132,17 @@ fn list(root: &Path) -> Listed {
         let here = root.join(directory.trim_start_matches('/'));
         for entry in std::fs::read_dir(&here).into_iter().flatten().flatten() {
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
+            let name = match entry.file_name().into_string() {
+                Ok(name) => name,
+                Err(name) => {
+                    if is_directory && told.is_empty() {
+                        told.push(format!(
+                            "`{directory}/{}`, whose name is no UTF-8, was not looked at",
+                            name.display()
+                        ));
+                    }
+                    continue;
+                }
             };
             // Other hidden ones are never sent.
             let is_sent = !name.starts_with('.') || name == ".well-known";

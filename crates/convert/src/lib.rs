@@ -34,10 +34,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use draft::Draft;
-pub use draft::without_variables;
 pub use htaccess::Closed;
 use supervisord::SupervisedPrograms;
-pub use tree::{one_line, quoted};
+pub use tree::{one_line, yaml_path, yaml_text};
 
 /// A longer file is no configuration.
 const LONGEST: u64 = 4 << 20;

@@ -2776,7 +2776,7 @@ struct Pool {
     keys: Tree,
     user: Option<String>,
     group: Option<String>,
-    env: Vec<(String, String)>,
+    env: Vec<(String, Value)>,
     kind: String,
     fewest: Option<u64>,
     most: Option<u64>,
@@ -2818,8 +2818,8 @@ impl Pool {
             }
             (_, Some(("env", name))) => {
                 let value = match value.strip_prefix('$') {
-                    Some(variable) => format!("${{{variable}}}"),
-                    None => value.to_owned(),
+                    Some(variable) => Value::Expanded(format!("${{{variable}}}")),
+                    None => Value::from(value),
                 };
                 self.env.push((name.to_owned(), value));
             }

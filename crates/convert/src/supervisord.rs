@@ -7,8 +7,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::draft::without_variables;
-use super::tree::{Tree, Value};
+use super::tree::{Tree, Value, without_variables};
 
 /// Files that `[include]` may name.
 const MOST_INCLUDED: usize = 1_000;
@@ -193,11 +192,11 @@ impl SupervisedPrograms {
                 // It stands in the command, where that names the number.
                 ("numprocs_start", _) => number.is_ok(),
                 ("directory", Some(text)) => {
-                    keys.set("directory", text.as_text());
+                    keys.set("directory", text.as_value());
                     true
                 }
                 ("user", Some(text)) => {
-                    keys.set("user", text.as_text());
+                    keys.set("user", text.as_value());
                     true
                 }
                 ("autostart", _) => {
@@ -276,7 +275,7 @@ impl SupervisedPrograms {
                 ("stderr_logfile", Some(path))
                     if is_file(get("stderr_logfile")) && is_file(get("stdout_logfile")) =>
                 {
-                    output.set("stderr_file", path.as_text());
+                    output.set("stderr_file", path.as_value());
                     true
                 }
                 ("stderr_logfile_maxbytes", _) => {
@@ -286,8 +285,8 @@ impl SupervisedPrograms {
                     get("stdout_logfile_backups").unwrap_or("10") == value
                 }
                 (key, expanded) if key.starts_with("stdout_") => {
-                    let expanded = expanded.as_ref().map(ExpandedText::as_text);
-                    take_output(key, value, expanded.as_deref(), &mut output)
+                    let expanded = expanded.as_ref().map(|it| it.text.as_str());
+                    take_output(key, value, expanded, &mut output)
                 }
                 _ => false,
             };
@@ -324,7 +323,7 @@ impl SupervisedPrograms {
         for (name, value) in pairs {
             match program.expand(&value) {
                 Some(value) => {
-                    keys.map(&["env"]).set(&name, value.as_text());
+                    keys.map(&["env"]).set(&name, value.as_value());
                 }
                 None => self.leave_out(file, line, &format!("environment={name}={value}")),
             }
@@ -345,7 +344,7 @@ fn take_output(key: &str, value: &str, expanded: Option<&str>, output: &mut Tree
         ("stdout_logfile", Some("NONE") | None) => false,
         ("stdout_logfile", Some(path)) => {
             if !path.starts_with("/dev/") {
-                output.set("file", path);
+                output.set("file", Value::Expanded(path.to_owned()));
             }
             true
         }
@@ -376,8 +375,8 @@ struct ExpandedText {
 }
 
 impl ExpandedText {
-    fn as_text(&self) -> String {
-        self.text.clone()
+    fn as_value(&self) -> Value {
+        Value::Expanded(self.text.clone())
     }
 }
 
@@ -385,10 +384,11 @@ impl From<ExpandedText> for Value {
     /// A command: where the number of the process stands in it, a shell has to put it there.
     fn from(command: ExpandedText) -> Self {
         if !command.has_index {
-            return Self::Text(command.text);
+            return Self::Expanded(command.text);
         }
         let parts = ["sh", "-c", &format!("exec {}", command.text)];
-        Self::List(parts.into_iter().map(Self::from).collect())
+        let parts = parts.map(|part| Self::Expanded(part.to_owned()));
+        Self::List(parts.into())
     }
 }
 

@@ -8,7 +8,10 @@ const LONGEST_LINE: usize = 800;
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
+    /// As it is: no variable stands in it.
     Text(String),
+    /// Variables of the configuration stand in it, `${HOME}`.
+    Expanded(String),
     /// A number, `true` or `false`.
     Bare(String),
     List(Vec<Self>),
@@ -79,7 +82,9 @@ impl Tree {
         }
         match value {
             Value::Map(map) => map.map(rest),
-            Value::Text(_) | Value::Bare(_) | Value::List(_) => unreachable!("it is a map now"),
+            Value::Text(_) | Value::Expanded(_) | Value::Bare(_) | Value::List(_) => {
+                unreachable!("it is a map now")
+            }
         }
     }
 
@@ -160,7 +165,8 @@ impl Tree {
 
 fn inline(value: &Value) -> String {
     match value {
-        Value::Text(text) => quoted(text),
+        Value::Text(text) => yaml_text(text),
+        Value::Expanded(text) => quoted(text),
         Value::Bare(text) => text.clone(),
         Value::List(list) => {
             let items: Vec<_> = list.iter().map(inline).collect();
@@ -176,8 +182,42 @@ fn inline(value: &Value) -> String {
     }
 }
 
+/// A value that reads back as this text, whatever is in it.
+pub fn yaml_text(text: &str) -> String {
+    quoted(&without_variables(text))
+}
+
+/// A value that reads back as this one pattern of a route: in a text, commas separate several.
+pub fn yaml_path(pattern: &str) -> String {
+    inline(&path_value(pattern))
+}
+
+/// The same in a tree.
+pub(super) fn path_value(pattern: &str) -> Value {
+    let text = Value::from(pattern);
+    if pattern.contains(',') {
+        Value::List(vec![text])
+    } else {
+        text
+    }
+}
+
+/// A text in which no `$` begins a variable of the configuration.
+pub(super) fn without_variables(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let begins = |next: &char| next.is_ascii_alphabetic() || "{_$".contains(*next);
+        if letter == '$' && letters.peek().is_some_and(begins) {
+            out.push('$');
+        }
+        out.push(letter);
+    }
+    out
+}
+
 /// As YAML; JSON's texts are YAML's.
-pub fn quoted(text: &str) -> String {
+fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     let begins = |c: char| c.is_ascii_alphabetic() || c == '.' || c == '/';
     let means_other = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"]

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
-use pronghorn_config::Listen;
+use pronghorn_config::{Listen, Preset};
 use pronghorn_plugin_api::Sockets;
 use pronghorn_process::activation::{Activated, ActivatedPlace};
 
@@ -14,13 +14,13 @@ use crate::settings::Settings;
 /// Keys that a socket sets by the name of its service, where no other socket has that name.
 const KEYS: [(&str, &str); 2] = [("http", "http.address"), ("rpc", "rpc.listen")];
 
-/// What the names of sockets set, as overrides.
+/// What the names of sockets set.
 #[must_use]
-pub fn overrides(named: &[(&str, &ActivatedPlace)]) -> Vec<String> {
+pub fn presets(named: &[(&str, &ActivatedPlace)]) -> Vec<Preset> {
     let set = KEYS.iter().filter_map(|(name, key)| {
         let mut of_name = named.iter().filter(|(given, _)| given == name);
         match (of_name.next(), of_name.next()) {
-            (Some((_, place)), None) => Some(format!("{key}={}", shown(place))),
+            (Some((_, place)), None) => Some(Preset::text(*key, shown(place))),
             _ => None,
         }
     });

@@ -29,7 +29,7 @@ mod status;
 mod upgrade;
 mod views;
 
-pub use activation::overrides;
+pub use activation::presets;
 pub use control::{Control, ControlSocket, ReloadOutcome, ReloadWish};
 pub use error::{StartError, Unclaimed};
 pub use kept::{named_state_folder_of, reports_in, state_folder_of, state_folder_of_service};

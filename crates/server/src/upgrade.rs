@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use pronghorn_config::Preset;
 use pronghorn_plugin_api::{Handover, SYSTEMDS, Sockets};
 use pronghorn_process::activation::{ActivatedPlace, place};
 use pronghorn_process::{Exit, Link, Process, Program, Signal, WatchedLink};
@@ -25,7 +26,7 @@ use pronghorn_rpc::Successor;
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::activation::overrides;
+use crate::activation::presets;
 use crate::server::Server;
 use crate::settings::UpgradeChoice;
 
@@ -79,10 +80,10 @@ impl Predecessor {
         })
     }
 
-    /// What the names of systemd's sockets set in that process, as overrides.
-    pub fn overrides(&self) -> Vec<String> {
+    /// What the names of systemd's sockets set in that process.
+    pub fn presets(&self) -> Vec<Preset> {
         let named: Vec<_> = self.sockets.iter().filter_map(named_place).collect();
-        overrides(
+        presets(
             &named
                 .iter()
                 .map(|(name, place)| (*name, place))

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pronghorn_base::{open_linked, read_linked};
+use pronghorn_config::Preset;
 use pronghorn_convert::Closed;
 
 pub(crate) use composer::missing_package;
@@ -293,25 +294,24 @@ impl Application {
         })
     }
 
-    /// The keys that serve it, as `-o` has them.
-    pub(crate) fn keys(&self) -> Vec<String> {
+    /// The keys that serve it.
+    pub(crate) fn keys(&self) -> Vec<Preset> {
         let mut keys = self.keys_of_runs();
         for (nth, (path, status)) in self.closed.routes.iter().enumerate() {
-            keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
-            keys.push(format!("http.routes[{nth}].refuse={status}"));
+            keys.push(Preset::list(format!("http.routes[{nth}].path"), [path]));
+            keys.push(Preset::text(format!("http.routes[{nth}].refuse"), status));
         }
         keys.extend(self.keys_of_front());
-        let endings = self.closed.endings().join(",");
+        let endings = self.closed.endings();
         if self.sends_public() && !endings.is_empty() {
-            keys.push(format!("http.static.forbid={endings}"));
+            keys.push(Preset::list("http.static.forbid", &endings));
         }
-        let middleware = self.middleware().join(",");
-        keys.push(format!("http.middleware={middleware}"));
+        keys.push(Preset::list("http.middleware", self.middleware()));
         if let Some(Linked { prefix, folder }) = &self.linked {
-            keys.push(format!("http.static.serve[0].prefix={prefix}"));
-            keys.push(format!("http.static.serve[0].root={}", folder.display()));
+            keys.push(Preset::text("http.static.serve[0].prefix", prefix));
+            keys.push(Preset::text("http.static.serve[0].root", directory(folder)));
             if !endings.is_empty() {
-                keys.push(format!("http.static.serve[0].forbid={endings}"));
+                keys.push(Preset::list("http.static.serve[0].forbid", &endings));
             }
         }
         keys
@@ -331,24 +331,33 @@ impl Application {
         let linked = self.linked.as_ref()?;
         let below = linked.folder.strip_prefix(&self.folder);
         let folder = below.unwrap_or(&linked.folder);
-        Some((linked.prefix, folder.display().to_string()))
+        Some((linked.prefix, directory(folder)))
     }
 
-    fn keys_of_runs(&self) -> Vec<String> {
+    fn keys_of_runs(&self) -> Vec<Preset> {
+        let command = |script: &Path| {
+            Preset::list(
+                "server.command",
+                [Path::new("php").display(), script.display()],
+            )
+        };
         match &self.runs {
-            Found::Worker(script) => vec![format!("server.command=php,{}", script.display())],
+            Found::Worker(script) => vec![command(script)],
             Found::Framework { script, env } => {
-                let mut keys = vec![format!("server.command=php,{}", script.display())];
+                let mut keys = vec![command(script)];
                 if self.sends_public() {
-                    keys.push(format!("http.static.dir={}/public", self.folder.display()));
+                    let root = self.folder.join("public");
+                    keys.push(Preset::text("http.static.dir", root.display()));
                 }
-                keys.extend(env.map(|(name, value)| format!("server.env.{name}={value}")));
+                keys.extend(
+                    env.map(|(name, value)| Preset::text(format!("server.env.{name}"), value)),
+                );
                 keys
             }
             Found::Scripts { root, rules, .. } => {
                 let mut keys = vec![
-                    "http.pool.mode=classic".to_owned(),
-                    format!("http.pool.root={}", root.display()),
+                    Preset::text("http.pool.mode", "classic"),
+                    Preset::text("http.pool.root", directory(root)),
                 ];
                 let Rules { no_scripts, forbid } = rules;
                 let forbid = if self.closed.sends_nothing() {
@@ -357,13 +366,11 @@ impl Application {
                     *forbid
                 };
                 let no_scripts = [&no_scripts[..], &self.closed.no_scripts].concat();
-                for (key, list) in [
-                    ("no_scripts", no_scripts.join(",")),
-                    ("forbid", forbid.join(",")),
-                ] {
-                    if !list.is_empty() {
-                        keys.push(format!("http.pool.{key}={list}"));
-                    }
+                if !no_scripts.is_empty() {
+                    keys.push(Preset::list("http.pool.no_scripts", no_scripts));
+                }
+                if !forbid.is_empty() {
+                    keys.push(Preset::list("http.pool.forbid", forbid));
                 }
                 keys
             }
@@ -371,23 +378,24 @@ impl Application {
     }
 
     /// Routes of paths that the front controller alone answers, after those that refuse.
-    fn keys_of_front(&self) -> Vec<String> {
+    fn keys_of_front(&self) -> Vec<Preset> {
         let Found::Scripts { root, .. } = &self.runs else {
             return Vec::new();
         };
         let mut keys = Vec::new();
         let first = self.closed.routes.len();
         for (nth, path) in (first..).zip(&self.closed.front) {
-            keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
-            keys.push(format!("http.routes[{nth}].scripts=front"));
+            keys.push(Preset::list(format!("http.routes[{nth}].path"), [path]));
+            keys.push(Preset::text(format!("http.routes[{nth}].scripts"), "front"));
             if !self.closed.sends_nothing() {
-                keys.push(format!("http.routes[{nth}].pool={FRONT}"));
+                keys.push(Preset::text(format!("http.routes[{nth}].pool"), FRONT));
             }
         }
         if self.has_front_pool() {
-            keys.push(format!("http.pools.{FRONT}.mode=classic"));
-            keys.push(format!("http.pools.{FRONT}.root={}", root.display()));
-            keys.push(format!("http.pools.{FRONT}.forbid=*"));
+            let key = |name: &str| format!("http.pools.{FRONT}.{name}");
+            keys.push(Preset::text(key("mode"), "classic"));
+            keys.push(Preset::text(key("root"), directory(root)));
+            keys.push(Preset::list(key("forbid"), ["*"]));
         }
         keys
     }
@@ -480,9 +488,14 @@ impl Application {
     }
 }
 
-/// A text in which nothing separates the items of a list.
-fn as_override(path: &str) -> String {
-    path.replace(',', "\\x2C")
+/// A directory's path as a value. Values of paths are read without the blanks around them.
+fn directory(path: &Path) -> String {
+    let path = path.display().to_string();
+    if path.ends_with(char::is_whitespace) {
+        path + "/"
+    } else {
+        path
+    }
 }
 
 /// What `serve` looks for in a folder, in order.
@@ -563,7 +576,7 @@ mod tests {
                 found
                     .keys()
                     .iter()
-                    .any(|key| key == "http.pool.mode=classic")
+                    .any(|key| *key == Preset::text("http.pool.mode", "classic"))
             );
             assert!(found.others.is_empty(), "{:?}", found.others);
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use pronghorn_config::{Input, MAIN_FILES};
+use pronghorn_config::{Input, MAIN_FILES, Preset};
 
 use super::Failure;
 use crate::application::{Application, PUBLIC, looked_for};
@@ -57,10 +57,9 @@ pub(crate) fn without_configuration(mut input: Input) -> Option<(Application, In
     }
     let application = Application::in_folder(&folder_of(&input))?;
     let mut keys = application.keys();
-    keys.push("version=3".to_owned());
-    keys.push(format!("http.address={FIRST_ADDRESS}"));
-    keys.append(&mut input.overrides);
-    input.overrides = keys;
+    keys.push(Preset::text("version", "3"));
+    keys.push(Preset::text("http.address", FIRST_ADDRESS));
+    input.presets.splice(0..0, keys);
     Some((application, input))
 }
 
@@ -77,7 +76,8 @@ pub(super) fn look(
     if let Some(application) = application(input, options)? {
         keys.extend(application.keys());
         // A file says itself how replies are sent.
-        keys.retain(|key| !(has_file && key == "http.middleware=compress"));
+        let middleware = Preset::list("http.middleware", ["compress"]);
+        keys.retain(|key| !(has_file && *key == middleware));
         found = described(&application);
     } else if !has_file && is_unconfigured(input) {
         let folder = folder_of(input);
@@ -97,7 +97,7 @@ pub(super) fn look(
         found.welcome = Some(welcome);
     }
     if !keys.is_empty() && !has_file {
-        keys.push("version=3".to_owned());
+        keys.push(Preset::text("version", "3"));
     }
     let is_ours = !keys.is_empty() && !has_file;
     let first = if options.tls {
@@ -125,22 +125,21 @@ pub(super) fn look(
         if options.tls {
             keys.extend(tls(arguments, address, &mut found)?);
         } else {
-            keys.push(format!("http.address={address}"));
+            keys.push(Preset::text("http.address", address));
         }
     }
     if let Some(workers) = options.workers {
-        keys.push(format!("http.pool.num_workers={workers}"));
+        keys.push(Preset::text("http.pool.num_workers", workers));
     }
     if let Some(mode) = options.mode {
-        keys.push(format!("http.pool.mode={}", mode.key()));
+        keys.push(Preset::text("http.pool.mode", mode.key()));
     }
-    keys.append(&mut input.overrides);
-    input.overrides = keys;
+    input.presets.splice(0..0, keys);
     Ok(found)
 }
 
 /// HTTPS at this address, by a certificate of the local authority.
-fn tls(arguments: &Arguments, address: &str, found: &mut Found) -> Result<Vec<String>, Failure> {
+fn tls(arguments: &Arguments, address: &str, found: &mut Found) -> Result<Vec<Preset>, Failure> {
     let authority = Authority::of(arguments).map_err(Failure::failed)?;
     let (host, _) = address.rsplit_once(':').unwrap_or((address, ""));
     let host = host.trim_matches(['[', ']']);
@@ -163,9 +162,9 @@ fn tls(arguments: &Arguments, address: &str, found: &mut Found) -> Result<Vec<St
         "by the local authority; `pronghorn trust` makes this machine trust it".to_owned(),
     ));
     Ok(vec![
-        format!("http.ssl.address={address}"),
-        format!("http.ssl.cert={}", certificate.display()),
-        format!("http.ssl.key={}", key.display()),
+        Preset::text("http.ssl.address", address),
+        Preset::text("http.ssl.cert", certificate.display()),
+        Preset::text("http.ssl.key", key.display()),
     ])
 }
 
@@ -211,10 +210,12 @@ fn folder_of(input: &Input) -> PathBuf {
 }
 
 fn is_unconfigured(input: &Input) -> bool {
-    let is_beside = |given: &String| {
+    let is_beside = |given: &str| {
         BESIDE.iter().any(|key| given.starts_with(key)) && !given.starts_with(FURTHER_POOLS)
     };
-    input.overrides.iter().all(is_beside)
+    let presets = input.presets.iter().map(|it| format!("{}=", it.key()));
+    let mut given = presets.chain(input.overrides.iter().cloned());
+    given.all(|given| is_beside(&given))
 }
 
 /// Names that begin with a dot are nobody's application.
@@ -396,14 +397,14 @@ impl Welcome {
     }
 
     /// Files, and programs that are not there: no PHP is needed.
-    fn keys(&self) -> Vec<String> {
+    fn keys(&self) -> Vec<Preset> {
         let folder = self.0.display();
         vec![
-            "http.middleware=static".to_owned(),
-            format!("http.static.dir={folder}"),
-            "http.static.index=index.html".to_owned(),
-            "http.pool.mode=cgi".to_owned(),
-            format!("http.pool.root={folder}"),
+            Preset::list("http.middleware", ["static"]),
+            Preset::text("http.static.dir", &folder),
+            Preset::list("http.static.index", ["index.html"]),
+            Preset::text("http.pool.mode", "cgi"),
+            Preset::text("http.pool.root", &folder),
         ]
     }
 }

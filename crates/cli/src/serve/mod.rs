@@ -12,7 +12,7 @@ use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::{Settings, effective_json};
 use pronghorn_server::{
     Control, Manager, Next, Plan, Predecessor, ReloadWish, Server, Services, Source, StartError,
-    UpgradeError, Way, overrides, own_files,
+    UpgradeError, Way, own_files, presets,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,16 +47,16 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: 
     };
     let program = Program::of_this_process(folders::current());
     let set = match &predecessor {
-        Some(predecessor) => predecessor.overrides(),
+        Some(predecessor) => predecessor.presets(),
         None => {
             let named: Vec<_> = (activated.iter())
                 .map(|it| (&*it.name, &it.place))
                 .collect();
-            overrides(&named)
+            presets(&named)
         }
     };
     let mut input = arguments.input();
-    input.overrides.splice(0..0, set);
+    input.presets = set;
     let (mut plan, logs, place, found) = match prepare(arguments, input, options, services) {
         Ok(prepared) => prepared,
         Err(failure) => return refuse(&failure, predecessor.as_ref()),

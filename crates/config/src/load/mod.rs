@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::era::Compat;
-use crate::expand::{Allowance, Expander};
+use crate::expand::{Allowance, Expander, escape};
 use crate::node::{Map, Value, same_name};
 use crate::place::Place;
 use crate::resolve::{Difference, Resolved};
@@ -22,6 +22,8 @@ use crate::setting::one_line;
 use crate::table::{Section, Table};
 use crate::yaml::MAX_FILE_BYTES;
 use crate::{dotenv, era, resolve, yaml};
+
+pub use overrides::Preset;
 
 /// Looked for in this order in the working folder when no file is named.
 pub const MAIN_FILES: [&str; 2] = ["pronghorn.yaml", ".rr.yaml"];
@@ -33,6 +35,8 @@ pub struct Input {
     pub folder: PathBuf,
     /// The file, `-c`; None looks for [`MAIN_FILES`].
     pub file: Option<PathBuf>,
+    /// Keys that code sets. Overrides win over them.
+    pub presets: Vec<Preset>,
     /// `key.path=value`, each as given to `-o`, in their order.
     pub overrides: Vec<String>,
     /// A file of variables, `--dotenv`.
@@ -51,6 +55,11 @@ impl Input {
             disk: Disk::Memory(BTreeMap::from([(name.into(), text.into())])),
             ..Self::default()
         }
+    }
+
+    /// Whether it sets keys beside those of files.
+    pub fn sets_keys(&self) -> bool {
+        !self.presets.is_empty() || !self.overrides.is_empty()
     }
 
     /// The file that [`load`] reads, before it is read: the one that was named, which need not
@@ -188,7 +197,8 @@ pub fn load(input: &Input) -> Loaded {
     };
     loader.dotenv();
     let (main, mut root) = loader.main_file(file.as_deref());
-    let overrides = overrides::parse(&input.overrides, &mut loader.diagnostics);
+    let mut overrides = overrides::of_presets(&input.presets, escape);
+    overrides.extend(overrides::parse(&input.overrides, &mut loader.diagnostics));
     overrides::apply_early(&overrides, &mut root, &mut loader.diagnostics);
     loader.envfile(&root, file.as_deref());
     let included = include::resolve(&mut loader, &mut root, file.as_deref());

@@ -1,4 +1,7 @@
-//! `-o key.path=value`.
+//! `-o key.path=value`, and keys that code sets.
+
+use std::borrow::Cow;
+use std::fmt;
 
 use crate::diagnostic::Diagnostics;
 use crate::node::{Entry, Map, Node, Text, Value, map_of_list, same_name};
@@ -9,7 +12,63 @@ use crate::yaml::MAX_DEPTH;
 pub(super) struct Override {
     pub(super) place: Place,
     pub(super) path: Vec<String>,
-    text: String,
+    value: PresetValue,
+}
+
+/// A key that code sets, such as one with a path that was found. Nothing in its value separates,
+/// quotes or names a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preset {
+    key: String,
+    value: PresetValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PresetValue {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl Preset {
+    /// One value.
+    pub fn text(key: impl Into<String>, text: impl fmt::Display) -> Self {
+        Self {
+            key: key.into(),
+            value: PresetValue::Text(text.to_string()),
+        }
+    }
+
+    /// The items of a list, or the words of a command.
+    pub fn list<T: fmt::Display>(
+        key: impl Into<String>,
+        items: impl IntoIterator<Item = T>,
+    ) -> Self {
+        let items = items.into_iter().map(|item| item.to_string());
+        Self {
+            key: key.into(),
+            value: PresetValue::List(items.collect()),
+        }
+    }
+
+    /// The key that it sets.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+/// In their order; `escape` keeps variables from being read in a text.
+pub(super) fn of_presets(presets: &[Preset], escape: fn(&str) -> Cow<'_, str>) -> Vec<Override> {
+    let as_override = |preset: &Preset| Override {
+        place: Place::overriding(0, &preset.key),
+        path: preset.key.split('.').map(ToOwned::to_owned).collect(),
+        value: match &preset.value {
+            PresetValue::Text(text) => PresetValue::Text(escape(text).into_owned()),
+            PresetValue::List(items) => {
+                PresetValue::List(items.iter().map(|it| escape(it).into_owned()).collect())
+            }
+        },
+    };
+    presets.iter().map(as_override).collect()
 }
 
 /// Those that can be used. The first `=` separates; one pair of `"` around the value is taken off.
@@ -32,7 +91,7 @@ pub(super) fn parse(arguments: &[String], diagnostics: &mut Diagnostics) -> Vec<
             overrides.push(Override {
                 place,
                 path,
-                text: text.to_owned(),
+                value: PresetValue::Text(text.to_owned()),
             });
             continue;
         };
@@ -112,7 +171,7 @@ impl Override {
         }
         if rest.is_empty() {
             entry.origin = Origin::new(self.place.clone());
-            entry.node = self.text_node();
+            entry.node = self.value_node();
             return Ok(());
         }
         if let Value::List(items) = &entry.node.value
@@ -137,7 +196,7 @@ impl Override {
         }
         let item = items.get_mut(index).ok_or(place)?;
         if rest.is_empty() {
-            *item = self.text_node();
+            *item = self.value_node();
             return Ok(());
         }
         self.set_below(item, rest)
@@ -153,11 +212,17 @@ impl Override {
         }
     }
 
-    fn text_node(&self) -> Node {
-        self.node(Value::Text(Text {
-            text: self.text.clone(),
-            quoted: true,
-        }))
+    fn value_node(&self) -> Node {
+        let text = |text: &String| {
+            self.node(Value::Text(Text {
+                text: text.clone(),
+                quoted: true,
+            }))
+        };
+        match &self.value {
+            PresetValue::Text(it) => text(it),
+            PresetValue::List(items) => self.node(Value::List(items.iter().map(text).collect())),
+        }
     }
 
     fn node(&self, value: Value) -> Node {

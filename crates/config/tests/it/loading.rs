@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{
-    Command, Effective, Input, Pairs, Section, Severity, Table, describe, load,
+    Command, Effective, Input, Pairs, Preset, Section, Severity, Table, describe, load,
 };
 use pronghorn_testkit::Directory;
 
@@ -378,6 +378,25 @@ fn what_is_shown_and_what_programs_are_told_hide_the_same() {
             r#"{"a":{"map":{"x":"***"},"one":"***","open":"shown"}}"#
         );
     }
+}
+
+#[test]
+fn values_that_code_sets_are_taken_as_they_are() {
+    let hostile = [
+        "a,b", "$HOME", "${X}", "\"q\"", " a ", "'", "#", "~", "=", "$", "$$", "a: b",
+    ];
+    let mut input = Input::from_text("a.yaml", "a: {urls: [x, y, z], one: 1}\n");
+    input.presets = vec![Preset::list("a.urls", hostile)];
+    for text in hostile {
+        input.presets.push(Preset::text("a.open", text));
+        let json = load(&input).to_json(&Effective::default());
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["a"]["open"], text);
+        assert_eq!(json["a"]["urls"], serde_json::json!(hostile));
+    }
+    input.overrides = vec!["a.open=typed".to_owned()];
+    let json = load(&input).to_json(&Effective::default());
+    assert!(json.contains(r#""open":"typed""#), "{json}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn check(
     look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>,
 ) -> Said {
     let loaded = load(input);
-    if loaded.file.is_none() && input.overrides.is_empty() {
+    if loaded.file.is_none() && !input.sets_keys() {
         return nothing_to_read(input);
     }
     let file = loaded.file.as_deref();
@@ -98,7 +98,7 @@ pub fn check(
 /// same.
 pub fn config_show(services: &Services, input: &Input, form: Form) -> Said {
     let loaded = load(input);
-    if loaded.file.is_none() && input.overrides.is_empty() {
+    if loaded.file.is_none() && !input.sets_keys() {
         return nothing_to_read(input);
     }
     let resolved = resolve(services, &loaded, Severity::Warning);
