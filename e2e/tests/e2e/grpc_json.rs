@@ -161,11 +161,11 @@ fn a_stream_of_json_ends_with_its_deadline_and_with_its_client() {
     server.stop();
 }
 
-#[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing happens that could be waited for: the client does not read"
 )]
+#[test]
 fn a_client_that_reads_no_json_holds_php_back() {
     let (server, address) = streaming();
     let mut connection = Connection::open(address);
