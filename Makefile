@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy check-editor docs site sanitize test-clean compat compat-laravel compat-frameworks compat-readmes compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
+.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy check-editor docs site sanitize test-clean compat compat-laravel compat-frameworks compat-readmes compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here portable release test-packages test-portable
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -235,6 +235,13 @@ packages: tuned site ## Make the packages in target/packages, and try them in a 
 	scripts/test-php-archives
 	scripts/test-packages
 	scripts/test-images $(TUNED)
+
+portable: ## Build a static binary for any Linux, in target/portable: 30 minutes
+	@scripts/need build portable
+	scripts/build-portable
+
+test-portable: ## Try what scripts/packages has made of static binaries: in an empty root, and one of arm64 under qemu (as root): five minutes
+	@scripts/test-portable
 
 test-packages: ## Install, upgrade and remove the packages in target/packages, in a Debian root (as root): ten minutes
 	@scripts/test-packages

@@ -8,8 +8,10 @@ umask 022 # what root installs is for all users
 cd "$(dirname "$0")"
 prefix=${PREFIX:-/usr/local}
 
+# Static builds have no extension.
 files() {
-    find bin lib/pronghorn share ! -type d
+    find bin share ! -type d
+    [ ! -d lib/pronghorn ] || find lib/pronghorn ! -type d
 }
 
 if [ "${1:-}" = --remove ]; then
