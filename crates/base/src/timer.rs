@@ -1,9 +1,10 @@
 //! Deadlines that cost nothing while they move.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 /// A deadline that moves with every call or read, as one sleep: it is reset only when it would come
@@ -32,7 +33,8 @@ impl Timer {
         if !sleep.is_elapsed() && asked.is_some_and(|waker| waker.will_wake(cx.waker())) {
             return Poll::Pending;
         }
-        while sleep.as_mut().poll(cx).is_ready() {
+        // In a task that has used up its turn, a sleep would be pending without noting the waker.
+        while pin!(unconstrained(sleep.as_mut())).poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
@@ -47,6 +49,8 @@ impl Timer {
 mod tests {
     use std::future::poll_fn;
     use std::time::Duration;
+
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
 
     use super::*;
 
@@ -83,6 +87,22 @@ mod tests {
         assert!(timer.poll(&mut nobody, deadline).is_pending());
         // The time-out looks once more at its own end, so that it alone proves nothing.
         let woken = tokio::time::timeout(2 * SECOND, poll_fn(|cx| timer.poll(cx, deadline))).await;
+        assert_eq!((woken.is_ok(), start.elapsed()), (true, SECOND));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_used_up_its_turn_is_woken() {
+        let mut timer = Timer::default();
+        let start = Instant::now();
+        let deadline = Some(start + SECOND);
+        let woken = poll_fn(move |cx| {
+            while has_budget_remaining() {
+                _ = pin!(consume_budget()).poll(cx);
+            }
+            timer.poll(cx, deadline)
+        });
+        // In a task of its own: the time-out would poll it again.
+        let woken = tokio::time::timeout(2 * SECOND, tokio::spawn(woken)).await;
         assert_eq!((woken.is_ok(), start.elapsed()), (true, SECOND));
     }
 }
