@@ -214,7 +214,8 @@ async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
         id: "abc".to_owned(),
         server: key(server),
     };
-    let session = |value: &str| item("", value, Some(Moment::now().after(SESSION))).entry;
+    // It ends by the time that the driver gets: a later one would keep it for longer.
+    let session = |value: &str, now: Moment| item("", value, Some(now.after(SESSION))).entry;
     let open = async |server: &str| {
         let now = Moment::now();
         let opened = driver.open(claim(server), now, 10).await;
@@ -237,7 +238,7 @@ async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
     }
     assert_eq!(driver.renew(claim("one")).await, Ok(true));
     let now = Moment::now();
-    let kept = driver.write_and_close(claim("one"), session("1"), now);
+    let kept = driver.write_and_close(claim("one"), session("1", now), now);
     kept.await.expect("kept");
     assert_eq!(open("two").await, "1");
     driver.close(claim("two")).await.expect("closed");
@@ -253,7 +254,7 @@ async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
         ("abc", 3, Ok(Some(3))),
         ("abcd", 3, Err(DriverError::LongAnswer { most: 3 })),
     ] {
-        let kept = driver.write_and_close(claim("one"), session(value), now);
+        let kept = driver.write_and_close(claim("one"), session(value, now), now);
         kept.await.expect("kept");
         let opened = driver.open(claim("one"), now, most).await;
         let length = opened.map(|opened| match opened {
