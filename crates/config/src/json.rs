@@ -25,7 +25,7 @@ impl Loaded {
     }
 }
 
-/// Where something stands whose key says that it is secret, whatever its name is.
+/// The places of values whose keys are secret, whatever their names are.
 struct Secrets<'e>(HashSet<&'e Place>);
 
 /// The part of a value that is not shown, beside what a text shows to be secret.
@@ -38,7 +38,7 @@ enum Hidden {
 }
 
 impl Secrets<'_> {
-    /// What stands under a secret's name is secret too.
+    /// All values below a secret's name are secret, too.
     fn object(&self, map: &Map, hidden: Hidden) -> Object<String, Json> {
         let pair = |entry: &Entry| {
             let place = &entry.node.origin.place;
@@ -60,10 +60,7 @@ impl Secrets<'_> {
             Value::Null => Json::Null,
             Value::Map(map) => Json::Object(self.object(map, hidden)),
             Value::List(items) if hidden == Hidden::Nothing => {
-                let items = items
-                    .iter()
-                    .zip(secret::masked_items(items.iter().map(Node::text)));
-                let items = items.map(|(item, shown)| match shown {
+                let items = secret::masked_items(items).map(|(item, shown)| match shown {
                     Some(shown) => text(item, shown),
                     None => self.value(item, hidden),
                 });

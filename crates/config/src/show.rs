@@ -267,18 +267,20 @@ fn node_lines(
         Value::List(items) => {
             let empty = if items.is_empty() { " []" } else { "" };
             lines.push(line(format!("{indent}{name}:{empty}"), comment));
-            for (item, words) in items
-                .iter()
-                .zip(secret::masked_items(items.iter().map(Node::text)))
-            {
-                let text = match words {
-                    Some(words) if !secret => scalar(&words).into_owned(),
-                    _ => item.text().map_or_else(|| flow_node(item, secret), shown),
-                };
+            for (item, text) in items.iter().zip(item_texts(items, secret)) {
                 lines.push(line(format!("{indent}  - {text}"), item.origin.to_string()));
             }
         }
     }
+}
+
+/// The items of a list on one line each, as they may be shown.
+fn item_texts(items: &[Node], secret: bool) -> Vec<String> {
+    let texts = secret::masked_items(items).map(|(item, shown)| match shown {
+        Some(shown) if !secret => scalar(&shown).into_owned(),
+        _ => flow_node(item, secret),
+    });
+    texts.collect()
 }
 
 fn flow_node(node: &Node, secret: bool) -> String {
@@ -286,15 +288,7 @@ fn flow_node(node: &Node, secret: bool) -> String {
         Value::Null => "null".to_owned(),
         Value::Text(text) => scalar(&secret::masked(&text.text, secret)).into_owned(),
         Value::List(items) => {
-            let items = items
-                .iter()
-                .zip(secret::masked_items(items.iter().map(Node::text)));
-            let items = items.map(|(item, words)| match words {
-                Some(words) if !secret => scalar(&words).into_owned(),
-                _ => flow_node(item, secret),
-            });
-            let items: Vec<String> = items.collect();
-            format!("[{}]", items.join(", "))
+            format!("[{}]", item_texts(items, secret).join(", "))
         }
         Value::Map(map) => {
             let entry = |e: &crate::node::Entry| {

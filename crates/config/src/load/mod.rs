@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::era::Compat;
-use crate::expand::{Allowance, Expander, escape};
+use crate::expand::{Allowance, Expander};
 use crate::node::{Map, Value, same_name};
 use crate::place::Place;
 use crate::resolve::{Difference, Resolved};
@@ -197,7 +197,7 @@ pub fn load(input: &Input) -> Loaded {
     };
     loader.dotenv();
     let (main, mut root) = loader.main_file(file.as_deref());
-    let mut overrides = overrides::of_presets(&input.presets, escape);
+    let mut overrides = overrides::of_presets(&input.presets);
     overrides.extend(overrides::parse(&input.overrides, &mut loader.diagnostics));
     overrides::apply_early(&overrides, &mut root, &mut loader.diagnostics);
     loader.envfile(&root, file.as_deref());

@@ -1,9 +1,9 @@
 //! `-o key.path=value`, and keys that code sets.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::diagnostic::Diagnostics;
+use crate::expand::escape;
 use crate::node::{Entry, Map, Node, Text, Value, map_of_list, same_name};
 use crate::place::{Origin, Place};
 use crate::yaml::MAX_DEPTH;
@@ -56,8 +56,8 @@ impl Preset {
     }
 }
 
-/// In their order; `escape` keeps variables from being read in a text.
-pub(super) fn of_presets(presets: &[Preset], escape: fn(&str) -> Cow<'_, str>) -> Vec<Override> {
+/// In their order.
+pub(super) fn of_presets(presets: &[Preset]) -> Vec<Override> {
     let as_override = |preset: &Preset| Override {
         place: Place::overriding(0, &preset.key),
         path: preset.key.split('.').map(ToOwned::to_owned).collect(),

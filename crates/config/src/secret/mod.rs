@@ -9,6 +9,7 @@ mod text_tests;
 
 use std::borrow::Cow;
 
+use crate::node::Node;
 use crate::setting::Shown;
 use table::{INSIDE, KEY_SCHEMES, MASK, Program, SHAPES, WORDS};
 use text::without_secrets;
@@ -98,13 +99,11 @@ pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<
     words.collect()
 }
 
-/// The texts among the items of a list, as they may be shown.
-pub(crate) fn masked_items<'t>(
-    items: impl Iterator<Item = Option<&'t str>> + Clone,
-) -> Vec<Option<String>> {
-    let words = items.clone().map(Option::unwrap_or_default);
-    let shown = masked_words(words).into_iter().zip(items);
-    shown.map(|(shown, item)| item.map(|_| shown)).collect()
+/// The items of a list, and the texts among them as they may be shown.
+pub(crate) fn masked_items(items: &[Node]) -> impl Iterator<Item = (&Node, Option<String>)> {
+    let words = items.iter().map(|item| item.text().unwrap_or_default());
+    let shown = items.iter().zip(masked_words(words));
+    shown.map(|(item, shown)| (item, item.text().map(|_| shown)))
 }
 
 /// The kind of word that comes after an option.

@@ -338,7 +338,7 @@ fn what_is_shown_and_what_programs_are_told_hide_the_same() {
         "one: hush",
         "one: hush.pem",
         "list: [hush, hush.key]",
-        "list: hush,hush",
+        "list: 'hush,hush'",
         "map: {x-team: hush, dsn: hush}",
         "map: [{x-team: hush}]",
         "command: [php, w.php, --api-key, hush]",
