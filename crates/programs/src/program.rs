@@ -35,15 +35,6 @@ pub(crate) enum Idle {
     Stays,
 }
 
-/// How far a replacement has come.
-#[derive(Debug)]
-struct Rolled {
-    /// Processes before it.
-    known: u32,
-    /// Indexes of those that are new.
-    replaced: Vec<u32>,
-}
-
 impl Program {
     /// One that is stopped.
     pub(crate) fn new(spec: Spec, around: Surroundings, was_created: bool) -> Self {
@@ -201,39 +192,32 @@ impl Program {
         let change = CancellationToken::new();
         *lock(&self.change) = change.clone();
         let before = self.spec();
-        let mut rolled = Rolled {
-            known: u32::try_from(self.slots().len()).unwrap_or(u32::MAX),
-            replaced: Vec::new(),
-        };
-        let rolling = self.roll(&before, &to, idle, &mut rolled);
-        match change.run_until_cancelled(rolling).await {
-            Some(Ok(())) => {
-                *lock(&self.spec) = to;
-                Ok(())
-            }
-            Some(Err(why)) => {
-                self.go_back(&before, &rolled).await;
-                if to != before {
-                    for index in rolled.replaced {
-                        self.restart(index).await;
-                    }
-                }
-                Err(why)
-            }
-            // Whoever has stopped it ends the processes.
-            None => {
-                self.go_back(&before, &rolled).await;
-                Err("it was stopped meanwhile".to_owned())
+        let known = u32::try_from(self.slots().len()).unwrap_or(u32::MAX);
+        let mut replaced = Vec::new();
+        let rolling = self.roll(&to, idle, &mut replaced);
+        let rolled = change.run_until_cancelled(rolling).await;
+        if rolled == Some(Ok(())) {
+            *lock(&self.spec) = to;
+            return Ok(());
+        }
+        // These settings hold again, for as many processes as there were.
+        self.shrink(known).await;
+        for slot in self.slots() {
+            slot.tell(InstanceOrder::Settings(before.clone())).await;
+            // Whoever has stopped the program ends the processes.
+            if rolled.is_some() && to != before && replaced.contains(&slot.index) {
+                slot.tell(InstanceOrder::Restart).await;
             }
         }
+        rolled.unwrap_or_else(|| Err("it was stopped meanwhile".to_owned()))
     }
 
+    /// Notes the indexes of the processes that it begins to replace by new ones in their places.
     async fn roll(
         &self,
-        before: &Arc<Spec>,
         to: &Arc<Spec>,
         idle: Idle,
-        rolled: &mut Rolled,
+        replaced: &mut Vec<u32>,
     ) -> Result<(), String> {
         let wanted = to.settings.process_num;
         let slots = self.slots();
@@ -242,17 +226,17 @@ impl Program {
                 slot.tell(InstanceOrder::Settings(to.clone())).await;
                 continue;
             }
-            if let Err(why) = self.replace_one(slot, before, to).await {
+            if let Err(why) = self.replace_one(slot, to, replaced).await {
                 let index = slot.index;
                 return Err(format!("process {index} did not come up: {why}"));
             }
-            rolled.replaced.push(slot.index);
         }
         let is_idle = !slots.is_empty()
             && slots
                 .iter()
                 .all(|slot| slot.facts().state == ProcessState::Stopped);
-        for index in rolled.known..wanted {
+        let known = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        for index in known..wanted {
             let slot = self.slot(index, to);
             lock(&self.slots).push(slot.clone());
             if idle == Idle::Starts || !is_idle {
@@ -264,14 +248,6 @@ impl Program {
         }
         self.shrink(wanted).await;
         Ok(())
-    }
-
-    /// These settings hold again, for as many processes as there were.
-    async fn go_back(&self, to: &Arc<Spec>, rolled: &Rolled) {
-        self.shrink(rolled.known).await;
-        for slot in self.slots() {
-            slot.tell(InstanceOrder::Settings(to.clone())).await;
-        }
     }
 
     /// Ends the processes from this index on.
@@ -290,8 +266,8 @@ impl Program {
     async fn replace_one(
         &self,
         slot: &Handle,
-        before: &Arc<Spec>,
         to: &Arc<Spec>,
+        replaced: &mut Vec<u32>,
     ) -> Result<(), String> {
         let beside = to.settings.replace == Replace::StartFirst;
         if beside && slot.facts().state.has_process() {
@@ -308,24 +284,14 @@ impl Program {
                     *known = new.clone();
                 }
             }
+            replaced.push(slot.index);
             slot.tell(InstanceOrder::Remove).await;
             slot.is_gone().await;
             return Ok(());
         }
+        replaced.push(slot.index);
         slot.tell(InstanceOrder::Settings(to.clone())).await;
         slot.tell(InstanceOrder::Restart).await;
-        let came_up = slot.came_up().await;
-        if came_up.is_err() && to != before {
-            slot.tell(InstanceOrder::Settings(before.clone())).await;
-            slot.tell(InstanceOrder::Restart).await;
-        }
-        came_up
-    }
-
-    async fn restart(&self, index: u32) {
-        let slot = self.slots().into_iter().find(|slot| slot.index == index);
-        if let Some(slot) = slot {
-            slot.tell(InstanceOrder::Restart).await;
-        }
+        slot.came_up().await
     }
 }
