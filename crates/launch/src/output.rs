@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::process_output::{LONGEST_REST, ProcessOutput};
+use crate::process_output::{ProcessOutput, finish};
 
 /// As much of what is printed before a worker is up is kept; PHP's longest traces fit.
 const TRANSCRIPT: usize = 64 << 10;
@@ -259,11 +259,7 @@ impl Readers {
 
     /// After the end of the process: the rest of what it said.
     pub(crate) async fn finish(&mut self) {
-        self.end.cancel();
-        let all = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(LONGEST_REST, all).await.is_err() {
-            self.tasks.shutdown().await;
-        }
+        finish(&mut self.tasks, &self.end).await;
     }
 }
 

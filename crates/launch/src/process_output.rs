@@ -8,20 +8,30 @@ use std::future::Future as _;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
-use tokio::time::{Sleep, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// How long others are heard after the end of a process.
+/// The time for which others are heard after the end of a process.
 const OTHERS: Duration = Duration::from_millis(100);
 
 /// A limit on the time that whoever hears an output takes for the rest: it may wait for a disk.
-pub(crate) const LONGEST_REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(10);
+
+/// After the end of a process: waits for the readers of its outputs.
+pub(crate) async fn finish(readers: &mut JoinSet<()>, end: &CancellationToken) {
+    end.cancel();
+    let all = async { while readers.join_next().await.is_some() {} };
+    if timeout(LONGEST_REST, all).await.is_err() {
+        readers.shutdown().await;
+    }
+}
 
 /// The reading end of a pipe.
 #[derive(Debug)]
@@ -50,7 +60,7 @@ impl ProcessOutput {
         Ok(Self::of(Receiver::from_owned_fd(pipe)?, end))
     }
 
-    /// The same with a pipe that was read before.
+    /// Goes on with a pipe that was read before.
     pub(crate) fn of(pipe: Receiver, end: &CancellationToken) -> Self {
         let end = Box::pin(end.clone().cancelled_owned());
         Self {
@@ -87,8 +97,7 @@ impl AsyncRead for ProcessOutput {
                     if end.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Ok(()));
                     }
-                    ready!(Pin::new(pipe).poll_read(cx, buffer))?;
-                    return Poll::Ready(Ok(()));
+                    return Pin::new(pipe).poll_read(cx, buffer);
                 }
             }
         }

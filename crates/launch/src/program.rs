@@ -19,7 +19,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::process_output::{LONGEST_REST, ProcessOutput};
+use crate::process_output::{ProcessOutput, finish};
 
 /// A longer line is told in several.
 const LONGEST_LINE: u64 = 8 << 10;
@@ -261,11 +261,7 @@ impl RunningProgram {
                 self.process.wait_with_group().await
             }
         };
-        self.end.cancel();
-        _ = timeout(LONGEST_REST, async {
-            while self.readers.join_next().await.is_some() {}
-        })
-        .await;
+        finish(&mut self.readers, &self.end).await;
         Ok(Ended {
             exit: exit?,
             left,
