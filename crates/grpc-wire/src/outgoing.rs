@@ -71,7 +71,7 @@ pub fn late() -> Status {
 }
 
 /// The end of a call whose message may not be sent.
-pub(crate) fn too_long(length: usize, most: usize) -> Status {
+pub fn too_long(length: usize, most: usize) -> Status {
     let text = format!("grpc: trying to send message larger than max ({length} vs. {most})");
     Status::new(Code::ResourceExhausted, text)
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle};
 use pronghorn_grpc_wire::{
-    Answers, Call, Code, Decoder, Ending, FrameError, Input, Messages, Metadata, MethodPath, Reply,
-    ReplyBody, Status, Streamed, is_for_the_transport,
+    Answers, Call, Code, Decoder, FrameError, Input, Messages, Metadata, MethodPath, Reply,
+    ReplyBody, Status, Streamed, is_for_the_transport, too_long,
 };
 use pronghorn_pool::ReplyBody as WorkerBody;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pool, Reply as WorkerReply, Terms};
@@ -464,10 +464,8 @@ impl WorkerStream {
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Part> {
-        let failed = |what: &str| {
-            let ending = Ending::from(Status::new(Code::Internal, what));
-            Poll::Ready(Part::Message(Messages::End(ending)))
-        };
+        let ended = |status: Status| Poll::Ready(Part::Message(Messages::End(status.into())));
+        let failed = |what: &str| ended(Status::new(Code::Internal, what));
         loop {
             match self.decoder.take() {
                 Ok(Some(part)) if part.trailers => {
@@ -481,11 +479,8 @@ impl WorkerStream {
                 }
                 Ok(None) => {}
                 Err(FrameError::TooLong { announced, most }) => {
-                    let what = format!(
-                        "grpc: trying to send message larger than max ({announced} vs. {most})"
-                    );
-                    let ending = Ending::from(Status::new(Code::ResourceExhausted, what));
-                    return Poll::Ready(Part::Message(Messages::End(ending)));
+                    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+                    return ended(too_long(announced, most));
                 }
                 Err(FrameError::Flag(_)) => {
                     return failed("the worker's reply is none of messages");
@@ -494,11 +489,11 @@ impl WorkerStream {
             if let Some(uplink) = &mut self.uplink
                 && let Poll::Ready(status) = uplink.poll_failed(cx)
             {
-                return Poll::Ready(Part::Message(Messages::End(status.into())));
+                return ended(status);
             }
             // First: a worker may yield without a pause.
             if self.cut.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Part::Message(Messages::End(stopped().into())));
+                return ended(stopped());
             }
             match std::task::ready!(self.reader.poll_next(cx)) {
                 Read::Bytes(bytes) => {
@@ -508,14 +503,11 @@ impl WorkerStream {
                 Read::End => return failed("the worker's reply has no end"),
                 Read::Broken => {
                     let is_late = self.exec_ttl.is_some_and(|ttl| self.heard.elapsed() >= ttl);
-                    let status = if is_late {
+                    return ended(if is_late {
                         status_of(&CallError::Deadline)
                     } else {
-                        let what = "the worker ended before its reply was complete";
-                        Status::new(Code::Unavailable, what)
-                    };
-                    let ending = Ending::from(status);
-                    return Poll::Ready(Part::Message(Messages::End(ending)));
+                        not_whole(&NotWhole::BrokenOff)
+                    });
                 }
             }
         }

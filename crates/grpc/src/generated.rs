@@ -21,7 +21,7 @@ pub struct Wanted {
     pub shape: Shape,
 }
 
-/// For which package the interfaces of services are.
+/// The package for which the interfaces of services are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `pronghorn/grpc`, with streams.

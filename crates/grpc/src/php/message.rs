@@ -10,7 +10,7 @@ use super::names::{camel, enum_class, message_class, metadata_class};
 use super::text::{Comments, class_file, short};
 use crate::generated::GeneratedFile;
 
-/// Where the runtime has its parts.
+/// The namespace of the runtime's parts.
 const INTERNAL: &str = "\\Google\\Protobuf\\Internal";
 
 /// The messages that wrap one value, and are read and set as that as well.
@@ -26,7 +26,7 @@ const WRAPPERS: &[&str] = &[
     "google.protobuf.UInt64Value",
 ];
 
-/// The class of a message, without those in it. What is wrong where it can't be one.
+/// The class of a message, without those in it. The error says why it can't be one.
 pub(super) fn message(
     of: &MessageDescriptor,
     comments: &Comments,
@@ -46,8 +46,7 @@ pub(super) fn message(
     for field in &fields {
         field.property(&mut text);
     }
-    let oneofs = of.oneofs().filter(|oneof| !oneof.is_synthetic());
-    let oneofs: Vec<_> = oneofs.map(|oneof| oneof.name().to_owned()).collect();
+    let oneofs = oneofs(of);
     for name in &oneofs {
         _ = writeln!(text, "    protected ${name};");
     }
@@ -88,6 +87,12 @@ fn declared(of: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> {
     numbers.filter_map(|number| of.get_field(u32::try_from(number).ok()?))
 }
 
+/// The names of the oneofs that the file has.
+fn oneofs(of: &MessageDescriptor) -> Vec<String> {
+    let oneofs = of.oneofs().filter(|oneof| !oneof.is_synthetic());
+    oneofs.map(|oneof| oneof.name().to_owned()).collect()
+}
+
 fn is_deprecated(of: &MessageDescriptor) -> bool {
     let options = of.descriptor_proto().options.as_ref();
     options.is_some_and(MessageOptions::deprecated)
@@ -102,8 +107,7 @@ pub(super) fn deprecated(is: bool, mut lines: Vec<String>) -> Vec<String> {
 
 /// PHP takes no two methods whose names differ in case alone.
 fn check_names(of: &MessageDescriptor, fields: &[Field<'_>]) -> Result<(), String> {
-    let oneofs = of.oneofs().filter(|oneof| !oneof.is_synthetic());
-    let oneofs: Vec<_> = oneofs.map(|oneof| oneof.name().to_owned()).collect();
+    let oneofs = oneofs(of);
     let wrapped = fields.iter().filter(|field| field.is_wrapper());
     let wrapped = wrapped.map(|field| format!("{}Unwrapped", field.camel));
     let names = fields.iter().map(|field| field.camel.clone());
@@ -224,15 +228,8 @@ impl<'a> Field<'a> {
         // Serializing reads all fields: a field that nobody has set is not warned of.
         let warned = |body: String| {
             let warning = format!("if ({is_set}) {{\n            {warning}\n        }}");
-            deprecation(self.is_deprecated, warning)
-                .into_iter()
-                .chain([body])
-                .collect::<Vec<_>>()
-        };
-        let plainly = |body: String| {
-            deprecation(self.is_deprecated, warning.clone())
-                .into_iter()
-                .chain([body])
+            let warning = self.is_deprecated.then_some(warning);
+            warning.into_iter().chain([body]).collect::<Vec<_>>()
         };
         let null = if is_message { "|null" } else { "" };
         let doc = self.doc(vec![format!("@return {}{null}", self.returned())]);
@@ -247,13 +244,10 @@ impl<'a> Field<'a> {
             method(text, "", &format!("has{camel}()"), &body);
         }
         if has_presence && !self.is_in_oneof() {
-            let body = plainly(format!("unset($this->{name});"));
-            method(
-                text,
-                "",
-                &format!("clear{camel}()"),
-                &body.collect::<Vec<_>>(),
-            );
+            let mut body = Vec::new();
+            body.extend(self.is_deprecated.then(|| warning.clone()));
+            body.push(format!("unset($this->{name});"));
+            method(text, "", &format!("clear{camel}()"), &body);
         }
         let unwrapped = self
             .of
@@ -271,11 +265,11 @@ impl<'a> Field<'a> {
             "@return $this".to_owned(),
         ]);
         let mut body = Vec::new();
-        body.extend(deprecation(self.is_deprecated && !is_many, warning.clone()));
+        body.extend((self.is_deprecated && !is_many).then(|| warning.clone()));
         body.push(self.check());
         if is_many {
             let warning = format!("if (count($arr) !== 0) {{\n            {warning}\n        }}");
-            body.extend(deprecation(self.is_deprecated, warning));
+            body.extend(self.is_deprecated.then_some(warning));
         }
         body.push(match (self.is_in_oneof(), is_many) {
             (true, _) => format!("$this->writeOneof({number}, $var);"),
@@ -359,10 +353,6 @@ impl<'a> Field<'a> {
             _ => doc_type(&self.of.kind()),
         }
     }
-}
-
-fn deprecation(is: bool, warning: String) -> Option<String> {
-    is.then_some(warning)
 }
 
 fn method(text: &mut String, doc: &str, signature: &str, body: &[String]) {

@@ -1,4 +1,4 @@
-//! What is generated. That it is what `protoc` generates is compared end to end.
+//! The generated code. End-to-end tests compare it with that of `protoc`.
 
 use pronghorn_testkit::Directory;
 
