@@ -15,7 +15,7 @@ use rcgen::{
 };
 
 use crate::arguments::Arguments;
-use crate::folders;
+use crate::directories;
 
 /// By it browsers and stores show the authority.
 pub(crate) const NAME: &str = "Pronghorn local authority";
@@ -49,7 +49,7 @@ impl Authority {
     /// When the configuration can't be read; the text says why.
     pub(crate) fn of(arguments: &Arguments) -> Result<Self, String> {
         let input = arguments.input();
-        let base = folders::working(arguments, input.main_file().as_deref());
+        let base = directories::working(arguments, input.main_file().as_deref());
         let typed = Input {
             disk: Disk::Memory(BTreeMap::new()),
             file: None,
@@ -139,7 +139,7 @@ impl Authority {
         let written = Trusted::steps_of_server()
             .make_directory(&self.folder, 0o700)
             .and_then(|_| {
-                let new = beside(path);
+                let new = directories::beside(path);
                 write(&new, &made)?;
                 // Another server may make one at the same time: the first stays.
                 let linked = std::fs::hard_link(&new, path);
@@ -237,10 +237,6 @@ fn halves(both: &str) -> Option<(&str, &str)> {
     both.split_at_checked(both.find("-----BEGIN CERTIFICATE-----")?)
 }
 
-fn beside(path: &Path) -> PathBuf {
-    path.with_extension(format!("new-{:x}", fastrand::u64(..)))
-}
-
 /// For its owner alone, also while it is written.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file: File = OpenOptions::new()
@@ -253,10 +249,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = beside(path);
-    write(&new, text)
-        .and_then(|()| std::fs::rename(&new, path))
-        .inspect_err(|_| _ = std::fs::remove_file(&new)) // the error that counts is told
+    directories::replace(path, |new| write(new, text))
 }
 
 #[cfg(test)]

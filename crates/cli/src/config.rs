@@ -6,8 +6,8 @@ use pronghorn_server::{Services, environment, look};
 
 use crate::application::{Application, missing_package};
 use crate::arguments::{Arguments, Check};
+use crate::directories;
 use crate::exit::{Exit, mention, say};
-use crate::folders;
 use crate::htaccess;
 use crate::serve::without_configuration;
 
@@ -19,7 +19,7 @@ pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check)
         options.to.map(Era::from),
         Form::of(options.json),
         |loaded, settings| {
-            let folder = folders::working(arguments, loaded.file.as_deref());
+            let folder = directories::working(arguments, loaded.file.as_deref());
             let mut findings = look(settings, &folder, &environment(loaded));
             findings.extend(htaccess::findings(settings, loaded, &folder));
             missing = missing_package(&folder);

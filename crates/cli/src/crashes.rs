@@ -6,11 +6,11 @@ use pronghorn_server::reports::{Found, Group, Report, ReportedSplit, Reports, gr
 
 use crate::arguments::{Arguments, Crashes, Name};
 use crate::exit::{Exit, failed, mention, say, say_json};
-use crate::{folders, steer};
+use crate::{directories, steer};
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Crashes) -> Exit {
     let input = arguments.input();
-    let folder = folders::working(arguments, input.main_file().as_deref());
+    let folder = directories::working(arguments, input.main_file().as_deref());
     // Of a server that runs, its own word counts: systemd may have named the folder.
     let state = match steer::state_folder(name, arguments) {
         Some(state) => Ok(state),

@@ -42,6 +42,19 @@ pub(crate) fn write_new(path: &Path, text: &str) -> io::Result<()> {
     })
 }
 
+/// Puts a file that is written beside it in the place of another one: whole, or not at all.
+pub(crate) fn replace(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let new = beside(path);
+    write(&new)
+        .and_then(|()| std::fs::rename(&new, path))
+        .inspect_err(|_| _ = std::fs::remove_file(&new)) // the error that counts is told
+}
+
+/// A name that nothing has, in the same directory.
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    path.with_extension(format!("new-{:x}", fastrand::u64(..)))
+}
+
 /// The command that shows what is wrong with a disk that took no file; None where the disk is not
 /// the reason.
 pub(crate) fn disk_hint(folder: &Path, error: &io::Error) -> Option<String> {

@@ -127,7 +127,7 @@ fn unbuilt(error: &BuildError, version: &str) -> String {
     let mut text = with_causes(error);
     match error {
         BuildError::Folder(folder, error) => {
-            let hint = crate::folders::disk_hint(folder, error);
+            let hint = crate::directories::disk_hint(folder, error);
             let hint =
                 hint.unwrap_or_else(|| "run it as root, with `sudo` for instance".to_owned());
             _ = write!(
@@ -155,7 +155,7 @@ fn unbuilt(error: &BuildError, version: &str) -> String {
 /// The PHP that was asked for.
 fn named(php: Option<&Path>) -> Result<PathBuf, String> {
     let name = php.unwrap_or_else(|| Path::new("php"));
-    let folder = crate::folders::current();
+    let folder = crate::directories::current();
     let found = which(name, std::env::var_os("PATH"), &folder).filter(|path| path.is_file());
     found.ok_or_else(|| match php {
         Some(php) => format!("there is no PHP `{}`\nhint: `--php` takes a path or a name in PATH", php.display()),

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pronghorn_base::read_linked;
 use pronghorn_config::{Section, Table, load};
 use pronghorn_grpc::{Door, GeneratedFile, GrpcService, MARK, Shape, Wanted, generate};
 
 use crate::arguments::{Arguments, Generate};
+use crate::directories::{disk_hint, replace, working, write_new};
 use crate::exit::{Exit, failed, mention, misused, say};
-use crate::folders::{disk_hint, working, write_new};
 
 /// Longer files are none of this command's.
 const LONGEST_FILE: u64 = 16 << 20;
@@ -117,22 +117,13 @@ fn write(files: &[GeneratedFile], out: &Path, shown: &Path) -> Result<usize, Str
     for (path, file) in &changed {
         let name = shown.join(&file.path);
         let directory = path.parent().unwrap_or(out);
-        let written = fs::create_dir_all(directory).and_then(|()| replace(path, &file.text));
+        // A worker may load the file meanwhile.
+        let replaced = |()| replace(path, |new| write_new(new, &file.text));
+        let written = fs::create_dir_all(directory).and_then(replaced);
         written.map_err(|error| unwritten(&name, &error))?;
         say(&format!("{}\n", name.display()));
     }
     Ok(changed.len())
-}
-
-/// Whole or not at all: a worker may load the file meanwhile.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut new = PathBuf::from(path).into_os_string();
-    new.push(format!(".{}.new", std::process::id()));
-    let new = PathBuf::from(new);
-    write_new(&new, text)?;
-    fs::rename(&new, path).inspect_err(|_| {
-        _ = fs::remove_file(&new); // the error that counts is told
-    })
 }
 
 fn foreign(file: &GeneratedFile, shown: &Path) -> String {

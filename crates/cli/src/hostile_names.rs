@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::application::Application;
 use crate::init::configuration;
 
-/// What would be served.
+/// The settings that decide what is served.
 struct Served {
     root: String,
     no_scripts: Vec<String>,

@@ -8,14 +8,14 @@ use pronghorn_config::MAIN_FILES;
 
 use crate::application::{Application, FRONT, Relative, looked_for, missing_package};
 use crate::arguments::Arguments;
+use crate::directories;
 use crate::exit::{Exit, failed, misused, say};
-use crate::folders;
 use pronghorn_convert::{convert, one_line, yaml_path, yaml_text};
 
 const FILE: &str = "pronghorn.yaml";
 
 pub(crate) fn run(arguments: &Arguments, from: &[PathBuf]) -> Exit {
-    let folder = folders::working(arguments, None);
+    let folder = directories::working(arguments, None);
     let shown = folder.display();
     // One of RoadRunner's may stand beside the one that is made of it.
     let mut ours = MAIN_FILES
@@ -114,9 +114,9 @@ fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
 }
 
 fn write_new(folder: &Path, text: &str) -> Result<(), String> {
-    folders::write_new(&folder.join(FILE), text).map_err(|error| {
+    directories::write_new(&folder.join(FILE), text).map_err(|error| {
         let shown = folder.display();
-        let hint = folders::disk_hint(folder, &error)
+        let hint = directories::disk_hint(folder, &error)
             .unwrap_or_else(|| format!("`namei -l {shown}` shows who may"));
         format!("`{FILE}` can't be written in {shown}: {error}\nhint: {hint}")
     })

@@ -13,9 +13,9 @@ mod completing;
 mod completion;
 mod config;
 mod crashes;
+mod directories;
 mod exit;
 mod extension;
-mod folders;
 mod generate;
 mod help;
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::{Arguments, ServiceCommand, Unit};
+use crate::directories;
 use crate::exit::{Exit, failed, misused, say};
-use crate::folders;
 
 /// The unit of the machine's only application, and of a package.
 const NAME: &str = "pronghorn";
@@ -79,13 +79,13 @@ fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
 
 fn write(path: &Path, text: &str) -> Result<(), Exit> {
     let shown = path.display();
-    folders::write_new(path, text).map_err(|error| match error.kind() {
+    directories::write_new(path, text).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => misused(&format!(
             "`{shown}` is there already, and is not replaced\nhint: `pronghorn service print` prints what \
              would be written; for another application `--name shop` names another unit"
         )),
         _ => {
-            let hint = path.parent().and_then(|folder| folders::disk_hint(folder, &error));
+            let hint = path.parent().and_then(|folder| directories::disk_hint(folder, &error));
             let hint = hint.unwrap_or_else(|| "`sudo pronghorn service install`".to_owned());
             failed(&format!("`{shown}` can't be written: {error}\nhint: {hint}"))
         }
@@ -123,7 +123,7 @@ fn user_is_missing(name: &str) -> bool {
 /// to the unit with the default name alone.
 fn configuration(arguments: &Arguments, unit: &str) -> Result<PathBuf, String> {
     let workdir = arguments.globals.workdir.as_deref();
-    let folder = folders::current().join(workdir.unwrap_or_else(|| Path::new("")));
+    let folder = directories::current().join(workdir.unwrap_or_else(|| Path::new("")));
     match arguments.input().main_file() {
         Some(file) => Ok(folder.join(file)),
         None if unit == NAME => Ok(CONFIGURATION.into()),
@@ -138,7 +138,7 @@ fn configuration(arguments: &Arguments, unit: &str) -> Result<PathBuf, String> {
 /// The unit. What it keeps from the server is what no PHP application should need either.
 fn text(arguments: &Arguments, unit: &Unit) -> Result<String, String> {
     let program = match &unit.program {
-        Some(program) => folders::current().join(program),
+        Some(program) => directories::current().join(program),
         None => std::env::current_exe().map_err(|error| {
             format!("it is unknown where this program is: {error}\nhint: `--program PATH` names it")
         })?,

@@ -9,6 +9,7 @@ use pronghorn_base::read_plain;
 
 use crate::arguments::{Arguments, Trust};
 use crate::authority::{Authority, LONGEST_FILE, NAME};
+use crate::directories;
 use crate::exit::{Exit, failed, misused, say};
 
 /// A system's store: the folder of what an administrator adds, and the command that applies it.
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, options: &Trust) -> Exit {
 /// The folder, and the command that applies what is in it; none where a person named the folder.
 fn place(into: Option<&Path>) -> Option<(PathBuf, &'static [&'static str])> {
     if let Some(into) = into {
-        return Some((crate::folders::current().join(into), &[]));
+        return Some((directories::current().join(into), &[]));
     }
     let store = STORES
         .iter()
@@ -120,13 +121,10 @@ fn install(authority: &Authority, folder: &Path, command: &'static [&'static str
 
 /// Whole, and readable for everybody whatever the umask says, or not at all.
 fn put(file: &Path, text: &[u8]) -> io::Result<()> {
-    let new = file.with_extension("new");
-    _ = std::fs::remove_file(&new); // it may be a link, or what was left
-    std::fs::File::create_new(&new)
-        .and_then(|mut made| made.write_all(text))
-        .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))
-        .and_then(|()| std::fs::rename(&new, file))
-        .inspect_err(|_| _ = std::fs::remove_file(&new)) // the error that counts is told
+    directories::replace(file, |new| {
+        std::fs::File::create_new(new)?.write_all(text)?;
+        std::fs::set_permissions(new, PermissionsExt::from_mode(0o644))
+    })
 }
 
 fn remove(authority: &Authority, folder: &Path, command: &'static [&'static str]) -> Exit {
@@ -165,7 +163,7 @@ fn then(command: &[&str]) -> String {
 }
 
 fn unwritable(folder: &Path, error: &io::Error, by_hand: &str) -> Exit {
-    let hint = crate::folders::disk_hint(folder, error);
+    let hint = directories::disk_hint(folder, error);
     let hint = hint.unwrap_or_else(|| format!("type `{by_hand}`"));
     failed(&format!(
         "`{}` can't be written: {error}\nhint: {hint}",

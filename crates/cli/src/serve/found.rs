@@ -200,7 +200,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// As the shell has it, so that a link stays one.
 fn folder_of(input: &Input) -> PathBuf {
-    let here = crate::folders::current();
+    let here = crate::directories::current();
     // Joined, "" would add a slash.
     if input.folder.as_os_str().is_empty() {
         here
@@ -240,7 +240,7 @@ fn by_script(script: &Path) -> Result<Application, Failure> {
         Ok(application) if script.is_file() => Ok(application),
         _ if !script.exists() => Err(Failure::misused(format!(
             "there is no script `{shown}`\nhint: the path is taken from {}",
-            crate::folders::current().display()
+            crate::directories::current().display()
         ))),
         Ok(_) => Err(Failure::misused(format!("`{shown}` is no file"))),
         Err(error) => Err(Failure::misused(format!(
@@ -265,7 +265,7 @@ fn in_root(root: &Path) -> Result<Application, Failure> {
     if !root.is_dir() {
         return Err(Failure::misused(format!(
             "there is no folder `{shown}`\nhint: the path is taken from {}",
-            crate::folders::current().display()
+            crate::directories::current().display()
         )));
     }
     let mut folders = std::iter::once(root.to_owned()).chain(PUBLIC.map(|name| root.join(name)));

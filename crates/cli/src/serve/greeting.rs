@@ -127,7 +127,7 @@ async fn php(server: &Server) -> Option<String> {
     let path = which(
         &program,
         std::env::var_os("PATH"),
-        &crate::folders::current(),
+        &crate::directories::current(),
     )?;
     let spawner = Spawner::start().ok()?;
     let about = ask_php(&spawner, &path).await?;

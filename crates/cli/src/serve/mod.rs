@@ -19,8 +19,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 
 use crate::arguments::{Arguments, Name, Serve};
+use crate::directories;
 use crate::exit::{Exit, failed, mention, say};
-use crate::folders;
 use crate::htaccess;
 use crate::pid_file::PidFile;
 use crate::steer::place_of;
@@ -45,7 +45,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: 
         Ok(activated) => activated,
         Err(error) => return refuse(&Failure::misused(error.to_string()), None),
     };
-    let program = Program::of_this_process(folders::current());
+    let program = Program::of_this_process(directories::current());
     let set = match &predecessor {
         Some(predecessor) => predecessor.presets(),
         None => {
@@ -145,7 +145,7 @@ fn prepare(
              hint: `-o http.address=127.0.0.1:8080` adds one",
         ));
     }
-    let folder = folders::working(arguments, loaded.file.as_deref());
+    let folder = directories::working(arguments, loaded.file.as_deref());
     let logs = logs::init(&settings.logs, &folder);
     let logs = logs.map_err(|error| Failure::failed(error.to_string()))?;
     logs::tell(&report);
@@ -166,7 +166,7 @@ fn prepare(
     }
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
-    let here = folders::current().join(&input.folder);
+    let here = directories::current().join(&input.folder);
     let plan = Plan {
         own_files: own_files(&loaded, &here, &folder),
         control: Control::new(config, settings.longest_stop(), logs.newest()),
@@ -175,7 +175,7 @@ fn prepare(
         source: Some(Source::new(
             services,
             input,
-            &folders::current(),
+            &directories::current(),
             &loaded,
             &effective,
             &settings.logs,

@@ -14,7 +14,7 @@ use pronghorn_rpc::Rpc;
 use super::over_rpc::Methods;
 use super::{Server, Task};
 use crate::arguments::{Arguments, Name};
-use crate::folders;
+use crate::directories;
 use crate::service::CONFIGURATION;
 
 /// What a person wrote to name a server by its RPC.
@@ -23,7 +23,7 @@ const RPC_LISTEN: &str = "rpc.listen";
 /// Where the server of a configuration is, and that of a folder without one.
 pub(crate) fn place_of(arguments: &Arguments, file: Option<&Path>) -> Place {
     let base = arguments.globals.workdir.clone().unwrap_or_default();
-    let base = folders::current().join(base);
+    let base = directories::current().join(base);
     Place::of(&file.map_or_else(|| base.clone(), |file| base.join(file)))
 }
 
@@ -45,7 +45,7 @@ impl<'a> Task<'a> {
             arguments,
             place: place_of(arguments, file.as_deref()),
             configured: file.is_some(),
-            folder: folders::working(arguments, file.as_deref()),
+            folder: directories::working(arguments, file.as_deref()),
         }
     }
 
