@@ -227,7 +227,6 @@ static zval *slot(zend_object *object, uint32_t offset)
 
 /* Adds a name and its value. */
 typedef void pair_function(zend_array *pairs, const char *name, size_t length, zend_string *value);
-static pair_function add_header, set_attribute;
 
 /* One value more under this name. */
 static void add_header(zend_array *headers, const char *name, size_t length, zend_string *value)

@@ -324,7 +324,7 @@ static zval streams_context, loader_is_disabled;
 /* What the boot gave to mysqli_report(); else errors throw, as since PHP 8.1. */
 static zend_long mysqli_reporting = 1 | 2;
 
-/* What the boot gave to openlog(); its name is NULL where it called none. */
+/* The arguments of the boot's openlog(); the name is NULL where it called none. */
 static struct {
 	zend_string *name;
 	zend_long options, facility;
@@ -443,7 +443,7 @@ static void forget_system_log(void)
 	}
 }
 
-/* What the boot makes of the connection to the log of the system. */
+/* Notes the boot's openlog() and closelog(). */
 static void keep_system_log(size_t change, zend_execute_data *execute_data)
 {
 	if (change == CLOSELOG && ZEND_NUM_ARGS() == 0) {
@@ -723,6 +723,15 @@ static void restart(const char *name)
 	}
 }
 
+static bool any_happened(const bool *happened, size_t first, size_t last)
+{
+	bool any = false;
+	for (size_t i = first; i <= last; i++) {
+		any |= happened[i];
+	}
+	return any;
+}
+
 static void restore_changes(void)
 {
 	zval result;
@@ -755,10 +764,7 @@ static void restore_changes(void)
 		/* It would kill the worker in another visitor's call. */
 		alarm(0);
 	}
-	bool has_connected = false;
-	for (size_t i = MYSQLI_CONNECT; i <= MYSQLI_REAL_METHOD; i++) {
-		has_connected |= happened[i];
-	}
+	const bool has_connected = any_happened(happened, MYSQLI_CONNECT, MYSQLI_REAL_METHOD);
 	if (has_connected) {
 		/* The error of the last connection that failed goes, and what mysqli_report() has set. */
 		restart("mysqli");
@@ -782,11 +788,7 @@ static void restore_changes(void)
 	if (happened[RESOURCE_LIMIT]) {
 		restore_limits();
 	}
-	bool has_searched = false;
-	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
-		has_searched |= happened[i];
-	}
-	if (has_searched) {
+	if (any_happened(happened, MB_SEARCH_INIT, MB_SEARCH_SETPOS)) {
 		restore_search();
 	}
 }
@@ -1195,8 +1197,11 @@ void reset_run_shutdown_functions(void)
 static zend_function *find_change(size_t change)
 {
 	const char *name = changes[change].function, *of = changes[change].class;
-	const zend_class_entry *class = of == NULL ? NULL : zend_hash_str_find_ptr(CG(class_table), of, strlen(of));
-	return of == NULL ? find_function(name) : class == NULL ? NULL : zend_hash_str_find_ptr(&class->function_table, name, strlen(name));
+	if (of == NULL) {
+		return find_function(name);
+	}
+	const zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), of, strlen(of));
+	return class == NULL ? NULL : zend_hash_str_find_ptr(&class->function_table, name, strlen(name));
 }
 
 static void watch_changes(void)
