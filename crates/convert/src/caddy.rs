@@ -157,13 +157,13 @@ fn global(block: &Directive, draft: &mut Draft) {
 /// Whether global options change which of `rewrite` and a statement that refuses comes first: Caddy
 /// rewrites before it refuses.
 fn moves_rewrites(block: &Directive) -> bool {
-    let mut options = block.inside.iter().filter(|_| block.name.is_empty());
-    options.any(|option| {
+    let is_global = block.name.is_empty();
+    let moves = |option: &Directive| {
         let moved = option.argument(0);
-        let is_block = ["handle", "handle_path", "route"].contains(&moved);
-        let refuses = is_block || NAMES.contains(&moved);
-        option.name == "order" && (moved == "rewrite" || refuses)
-    })
+        let is_one = ["rewrite", "handle", "handle_path", "route"].contains(&moved);
+        option.name == "order" && (is_one || NAMES.contains(&moved))
+    };
+    is_global && block.inside.iter().any(moves)
 }
 
 /// A worker of `FrankenPHP` takes its calls by a function of its own.

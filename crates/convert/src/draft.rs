@@ -1684,7 +1684,6 @@ fn site_routes(
     let of_rules = |(paths, keys): (Vec<String>, Tree)| {
         let mut route = with_hosts();
         match &paths[..] {
-            // A comma in a text parts two paths.
             [path] => _ = route.set("path", path_value(path)),
             _ => _ = route.set("path", paths),
         }

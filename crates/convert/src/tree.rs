@@ -192,7 +192,7 @@ pub fn yaml_path(pattern: &str) -> String {
     inline(&path_value(pattern))
 }
 
-/// The same in a tree.
+/// The value of one pattern of a route in a tree.
 pub(super) fn path_value(pattern: &str) -> Value {
     let text = Value::from(pattern);
     if pattern.contains(',') {

@@ -1,4 +1,4 @@
-//! So many requests of one client in a time, and so many at once: of all requests, or of a route.
+//! Limits on the requests of one client, in a time and at once: of all requests, or of a route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Handler for Limited {
     }
 }
 
-/// Whose request it is.
+/// The client of a request.
 enum Client {
     Known(u64),
     /// It can't be told from others.

@@ -573,9 +573,10 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.len()
     }
 
-    /// How many of those that wait another worker would help, and since when the oldest waits. A
-    /// call in the line for a worker stays there. Where that worker has several origins, the next
-    /// origins would at least choose the other one; but not if they have a free one to choose.
+    /// The number of waiting calls that another worker would help, and the time since which the
+    /// oldest of them waits. A call in the line for a worker stays there. Where that worker has
+    /// several origins, the next origins would at least choose the other one; but not if they have
+    /// a free one to choose.
     pub(crate) fn wanting(&self) -> (usize, Option<Instant>) {
         if !self.idle.is_empty() {
             return (0, None);

@@ -440,7 +440,7 @@ impl Pool {
         }
     }
 
-    /// How many calls wait that another worker would help, and for how long the oldest of them.
+    /// The number of waiting calls that another worker would help, and the wait of the oldest one.
     pub(crate) fn wanting(&self, now: Instant) -> (usize, Option<Duration>) {
         let (waiting, oldest) = self.shared.lock().core.wanting();
         (

@@ -138,8 +138,8 @@ impl<T> Queue<T> {
         self.levels.values().filter_map(Level::oldest).min()
     }
 
-    /// How many items wait that another worker could take, and since when the oldest of them: those
-    /// that any may have, and those in lines of which this is said.
+    /// The number of waiting items that another worker could take, and the time since which the
+    /// oldest of them waits: items that any worker may have, and those in lines for which `counts`.
     pub(crate) fn wanting(&self, counts: impl Fn(SlotId) -> bool) -> (usize, Option<Instant>) {
         let lines = self.lines.iter();
         let lines = lines.filter(|(of, _)| of.is_none_or(&counts));

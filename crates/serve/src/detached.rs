@@ -16,7 +16,7 @@ pub struct DetachedBody {
     body: RecvStream,
     /// Bytes that have come and that the reader has not asked for yet.
     ahead: BytesMut,
-    /// How the body ended, if that has come, too.
+    /// The end of the body, if that has come, too.
     ended: Option<Result<(), BodyError>>,
     /// Bytes that the reader has and for which the client may not send more yet.
     held: usize,

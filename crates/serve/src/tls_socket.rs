@@ -17,7 +17,7 @@ const HANDSHAKE: usize = 16 << 10;
 /// The same where clients show certificates: as long as rustls takes them.
 const HANDSHAKE_WITH_CERTIFICATES: usize = 64 << 10;
 /// Bytes of records without a text: the longest record, 18 KB as rustls takes it (RFC 5246,
-/// section 6.2.3), and messages about keys before it. A client may send them right behind its
+/// section 6.2.3), and messages about keys before it. A client may send them right after its
 /// handshake, and rustls reads on until one has given its text.
 const RECORDS: usize = 20 << 10;
 

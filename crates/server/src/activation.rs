@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// Keys that a socket sets by the name of its service, where no other socket has that name.
 const KEYS: [(&str, &str); 2] = [("http", "http.address"), ("rpc", "rpc.listen")];
 
-/// What the names of sockets set.
+/// The keys that the names of sockets set.
 #[must_use]
 pub fn presets(named: &[(&str, &ActivatedPlace)]) -> Vec<Preset> {
     let set = KEYS.iter().filter_map(|(name, key)| {

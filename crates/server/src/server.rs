@@ -19,6 +19,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
+use pronghorn_process::open_files::Share;
 use pronghorn_process::{Spawner, own_files};
 use pronghorn_rpc::{RpcThread, WorkerMethods, answer_predecessor};
 use pronghorn_store::{LazyStore, judge_state_directory};
@@ -273,8 +274,7 @@ impl Server {
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);
         let tell = reports.incidents();
         self.reports = Some(reports);
-        let mut context = self.context(folder, users, store, state);
-        context.shares = shares;
+        let mut context = self.context(folder, users, store, state, shares);
         self.follow_predecessor(&context)?;
         context.rpc.expect_more();
         context.rpc.count_in(&context.metrics);
@@ -336,10 +336,11 @@ impl Server {
         users: WorkerUsers,
         store: LazyStore,
         state: PathBuf,
+        shares: Vec<Share>,
     ) -> Context {
         Context {
             shutdown: self.shutdown.clone(),
-            shares: Vec::new(),
+            shares,
             rpc: Methods::default(),
             rpc_runtime: Some(self.rpc.runtime().clone()),
             folder,

@@ -80,7 +80,7 @@ impl Predecessor {
         })
     }
 
-    /// What the names of systemd's sockets set in that process.
+    /// The keys that the names of systemd's sockets set in that process.
     pub fn presets(&self) -> Vec<Preset> {
         let named: Vec<_> = self.sockets.iter().filter_map(named_place).collect();
         presets(

@@ -188,8 +188,7 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
     })
 }
 
-/// How many connections each server may have: what was asked for, as far as there are descriptors
-/// for it.
+/// The limit of connections of each server: what was asked for, as far as there are descriptors.
 fn connections(settings: &TcpSettings) -> Vec<usize> {
     let possible = Share::TCP.connections();
     let servers = settings.servers.iter();

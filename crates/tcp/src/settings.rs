@@ -53,7 +53,7 @@ pub struct TcpSettings {
 pub struct ServerSettings {
     /// None was wrong.
     pub listen: Option<Listen>,
-    /// How many connections there may be, where there are descriptors for them.
+    /// Connections that there may be, where there are descriptors for them.
     pub max_connections: usize,
     /// Memory that clients may make the server hold.
     pub client_memory: u64,

@@ -416,7 +416,7 @@ impl Server {
         })
     }
 
-    /// The same with one that compiles, which takes minutes on a machine that does so for others.
+    /// Runs a command that compiles, which takes minutes on a busy machine.
     pub fn build_by(mut command: Command, site: &Site, arguments: &[&str]) -> Ended {
         const OF_A_BUILD: Duration = Duration::from_mins(10);
         Self::run_within(OF_A_BUILD, site, |mark| {

@@ -36,7 +36,7 @@ final class Server
             if ($method->isStatic() || \str_starts_with($method->getName(), '__')) {
                 continue;
             }
-            // What it is declared with there may say less than here, but for attributes.
+            // The interface may say less than the class, but for attributes.
             $own = new \ReflectionMethod($service, $method->getName());
             $methods[\strtolower($method->getName())] = Method::of($service, $own, $method);
         }

@@ -282,7 +282,7 @@ impl<R: Runners> Consumer<R> {
                         () = token.cancelled() => Outcome::Dropped(Dropped::Cancelled).into(),
                     };
                     keys.ran(&job);
-                    // Who has cancelled it was told so, and another job may have its key.
+                    // The client was told that it is cancelled, and another job may have its key.
                     if token.is_cancelled() {
                         Outcome::Dropped(Dropped::Cancelled).into()
                     } else {

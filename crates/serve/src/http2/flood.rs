@@ -32,7 +32,7 @@ const EMPTY: u32 = 100;
 /// Frames of bodies with less than this cost `h2` more than their bytes.
 const SMALL: usize = 256;
 
-/// So many of them are read in one go: readers of bodies run between.
+/// Such frames that are read in one go: then the readers of bodies have a turn.
 const SMALL_AT_ONCE: usize = 256;
 
 /// A frame's head: length, type, flags, stream.

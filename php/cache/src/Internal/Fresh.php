@@ -17,7 +17,7 @@ final class Fresh
     }
 
     /**
-     * What is kept of a value that has no time of its own. It may be anything, also what somebody
+     * The kept form of a value that has no time of its own. It may be anything, also what somebody
      * else has sent: an array that has a key of a wrapping is wrapped, or it would be read as one.
      */
     public static function guard(mixed $value): mixed

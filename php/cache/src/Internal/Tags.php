@@ -48,7 +48,7 @@ final class Tags
     }
 
     /**
-     * What is kept of a value with tags, for which {@see Fresh} has what is kept without.
+     * The kept form of a value with tags; {@see Fresh} gives the one without.
      *
      * @param array<string, int> $numbers
      */

@@ -5,9 +5,9 @@ declare(strict_types=1);
 namespace Pronghorn\Cache\Internal;
 
 /**
- * How many went through in each part of a time, which ends now. A part counts as if all of it went
- * through at its end: so there are never too many in any such time, and a place is free again up to
- * one part late.
+ * The number that went through in each part of a time, which ends now. A part counts as if all of
+ * them went through at its end: so there are never too many in any such time, and a place is free
+ * again up to one part late.
  */
 final class Window
 {
@@ -33,7 +33,7 @@ final class Window
         $counts = [];
         // As text: not all who share a storage may have the same serializer.
         foreach (\is_string($kept) ? (array) \json_decode($kept, true) : [] as $one => $count) {
-            // What is far ahead was counted before a clock was set back.
+            // A part far ahead was counted before a clock was set back.
             if (\abs((int) $one - $part) <= self::PARTS) {
                 $counts[(int) $one] = (int) $count;
             }

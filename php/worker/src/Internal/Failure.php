@@ -58,7 +58,7 @@ final class Failure
         return self::readable(\strlen($text) > $limit ? \substr($text, 0, $limit) . ' … cut off' : $text);
     }
 
-    /** What goes to the server is UTF-8; messages of databases and file names need not be. */
+    /** The server takes UTF-8; messages of databases and file names need not be. */
     public static function readable(string $text): string
     {
         if (\preg_match('//u', $text) === 1) {

@@ -16,7 +16,7 @@ final class GrpcExchange extends Exchange
     private const MESSAGE = "\0";
     /** Before lines of metadata. */
     private const METADATA = "\x80";
-    /** How PHP tells that `memory_limit` was reached. */
+    /** The beginning of PHP's message when `memory_limit` is reached. */
     private const NO_MEMORY = 'Allowed memory size of ';
     private const RESOURCE_EXHAUSTED = 8;
     private const INTERNAL = 13;

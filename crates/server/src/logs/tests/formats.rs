@@ -171,7 +171,7 @@ fn a_format_of_ones_own_has_the_parts_that_it_names() {
         let settings = format!("{{mode: production, format: '{format}'}}");
         assert_eq!(of(&settings, record), format!("{line}\n"), "{format}");
     }
-    // What a visitor writes is no other field.
+    // A visitor's text makes no other field.
     let forged = || {
         info!(
             target: "http", agent = "a status=500 level=ERROR\" x=\"", b = "c d\n", e = "", f = "=",
