@@ -874,21 +874,21 @@ fn the_reference_has_these_limits() {
         format!("| calls of one connection without a reply | {CALLS_PER_CONNECTION} |"),
         format!("| payload of a call | {} MB |", MAX_PAYLOAD >> 20),
         format!(
-            "| payloads of all calls under way, but those of up to {} KB | {} MB |",
+            "| payloads of all calls in progress, except those of up to {} KB | {} MB |",
             SMALL >> 10,
             BYTES_UNDER_WAY >> 20
         ),
         format!(
-            "| replies that nobody has read yet, but those of up to {} KB | {} MB |",
+            "| replies that nobody has read yet, except those of up to {} KB | {} MB |",
             room::SMALL >> 10,
             REPLIES_UNREAD >> 20
         ),
         format!(
-            "| the same of one connection | {} MB",
+            "| unread replies of one connection | {} MB",
             REPLIES_PER_CONNECTION >> 20
         ),
         format!(
-            "| the same of the workers of one pool, over their own connections | {} MB of {} MB",
+            "| unread replies of one pool's workers, over their own connections | {} MB of {} MB",
             REPLIES_PER_POOL >> 20,
             REPLIES_UNREAD >> 20
         ),
