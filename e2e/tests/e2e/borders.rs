@@ -385,7 +385,7 @@ fn a_stranger_gets_at_nothing_but_what_the_list_says() {
                 // Made for a call, and looked at by the tests of users.
                 continue;
             }
-            "what PHP has said of itself, in `$XDG_CACHE_HOME/pronghorn` or `~/.cache/pronghorn` where there is no state directory" =>
+            "the stored answers of PHP about itself, in `$XDG_CACHE_HOME/pronghorn` or `~/.cache/pronghorn` if there is no state directory" =>
             {
                 continue; // by the tests of `crates/launch/src/php/kept.rs`
             }
