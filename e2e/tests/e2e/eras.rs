@@ -80,7 +80,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("`envfile`", "read", "read"),
     ("paths of `status`", "200", "200"),
     (
-        "`rpc.Version`, `RR_VERSION`, the line that greets",
+        "`rpc.Version`, `RR_VERSION`, the greeting",
         "2025.1.15",
         "3.0.0",
     ),
@@ -298,7 +298,7 @@ fn first_server(compat: &str, seen: &mut Seen) {
         ("`envfile`", variable.to_owned()),
         ("paths of `status`", checks[0].0.to_string()),
         (
-            "`rpc.Version`, `RR_VERSION`, the line that greets",
+            "`rpc.Version`, `RR_VERSION`, the greeting",
             version.to_owned(),
         ),
     ]);

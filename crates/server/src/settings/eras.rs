@@ -175,14 +175,14 @@ const TABLE: &[Row] = &[
     Row {
         topic: "`http.trusted_headers`",
         in_2025: "no such key",
-        in_3: "the first of them that is there names the client",
+        in_3: "the first of them that is present names the client",
         here: "in both; those that name the client must agree",
         changes: |root, era| only_in_3(root, era, &["http.trusted_headers"]),
     },
     Row {
         topic: "`http.proxy_protocol`, `http.ssl.proxy_protocol`",
         in_2025: "no such keys",
-        in_3: "who a load balancer's client is, before the first byte",
+        in_3: "a load balancer names the client before the first byte",
         here: "in both, on unix sockets too",
         changes: |root, era| {
             only_in_3(
@@ -202,8 +202,8 @@ const TABLE: &[Row] = &[
     Row {
         topic: "`http.static.prefixes`, `cache_ttl`; `rr reset static`",
         in_2025: "not there",
-        in_3: "there; files that are missing are remembered, too",
-        here: "in both; a file that is missing is looked for each time",
+        in_3: "there; missing files are remembered, too",
+        here: "in both; a missing file is looked for each time",
         changes: |root, era| {
             let keys = [
                 "http.static.cache_max_entries",
@@ -284,7 +284,7 @@ const TABLE: &[Row] = &[
         },
     },
     Row {
-        topic: "`rpc.Version`, `RR_VERSION`, the line that greets",
+        topic: "`rpc.Version`, `RR_VERSION`, the greeting",
         in_2025: "`2025.1.15`",
         in_3: "`3.0.0`",
         here: "as `compat` says; `rr --version` has `2025.1.15`, and `3.0.0` with `-o compat=3`",
@@ -330,8 +330,8 @@ const TABLE: &[Row] = &[
     Row {
         topic: "`tcp`",
         in_2025: "there",
-        in_3: "in a build of one's own",
-        here: "missing",
+        in_3: "only in a build of your own",
+        here: "in both",
         changes: |root, era| match era {
             Era::V2025 => Vec::new(),
             Era::V3 => at(root, &["tcp"], |_, _| {
