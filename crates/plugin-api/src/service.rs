@@ -12,7 +12,7 @@ use std::time::Duration;
 use pronghorn_base::BoxFuture;
 use pronghorn_config::{Listen, Severity, Table};
 use pronghorn_metrics::Registry;
-use pronghorn_process::open_files::Share;
+use pronghorn_process::open_files::{Reserved, Share};
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
@@ -299,8 +299,8 @@ pub struct Context {
     pub folder: PathBuf,
     /// As whom the workers of each pool run.
     pub users: WorkerUsers,
-    /// The parts of the open files that the clients of all services take, beside those of `http`.
-    pub shares: Vec<Share>,
+    /// The open files that `http` leaves to all services and their workers.
+    pub reserved: Reserved,
     /// How the services with workers are.
     pub health: Health,
     /// What is configured, as text.

@@ -118,15 +118,35 @@ impl Share {
         usize::try_from(self.of(raise())).unwrap_or(usize::MAX)
     }
 
-    /// The parts of those that every server leaves and of `others` under this limit.
-    pub fn sum(others: &[Self], open_files: u64) -> u64 {
-        let all = Self::ALL.iter().chain(others);
-        all.map(|share| share.of(open_files))
-            .fold(0, u64::saturating_add)
-    }
-
     fn of(self, open_files: u64) -> u64 {
         (open_files / self.part).clamp(Self::FEWEST, self.most)
+    }
+}
+
+/// The open files that are not for connections of `http`.
+#[derive(Clone, Debug, Default)]
+pub struct Reserved {
+    /// Parts for the clients of other services.
+    pub shares: Vec<Share>,
+    /// The most workers that all pools may have.
+    pub workers: usize,
+}
+
+impl Reserved {
+    /// Listeners, log files, spool files.
+    const OTHERS: u64 = 256;
+    /// Seven pipes, and one more while it is replaced.
+    const EACH_WORKER: u64 = 8;
+
+    /// Their number under this limit. Pools may be allowed to grow to far more workers than they
+    /// ever have: all of them take at most half.
+    pub fn of(&self, open_files: u64) -> u64 {
+        let workers = (self.workers as u64).saturating_mul(Self::EACH_WORKER);
+        let kept = workers.min(open_files / 2).saturating_add(Self::OTHERS);
+        let shares = Share::ALL.iter().chain(&self.shares);
+        shares
+            .map(|share| share.of(open_files))
+            .fold(kept, u64::saturating_add)
     }
 }
 
@@ -159,12 +179,21 @@ mod tests {
 
     #[test]
     fn shares_follow_the_limit_and_leave_most_of_it() {
+        let reserved = |shares: &[Share], workers| Reserved {
+            shares: shares.to_vec(),
+            workers,
+        };
+        let nothing = reserved(&[], 0);
         for (limit, rpc, all) in [(256, 32, 104), (1024, 128, 416), (1 << 20, 1024, 5472)] {
-            assert_eq!((Share::RPC.of(limit), Share::sum(&[], limit)), (rpc, all));
+            let found = (Share::RPC.of(limit), nothing.of(limit));
+            assert_eq!(found, (rpc, 256 + all));
         }
         let others = [Share::TCP, Share::GRPC, Share::CENTRIFUGO];
-        assert_eq!(Share::sum(&others, 1024), 416 + 256 + 256 + 64);
-        assert_eq!(Share::sum(&[Share::TCP; 9], u64::MAX), u64::MAX);
+        let all = 256 + 416 + 256 + 256 + 64;
+        assert_eq!(reserved(&others, 0).of(1024), all);
+        assert_eq!(reserved(&others, 4).of(1024), all + 32);
+        assert_eq!(reserved(&others, 2048).of(1024), all + 512);
+        assert_eq!(reserved(&[Share::TCP; 9], 0).of(u64::MAX), u64::MAX);
         assert_eq!(Share::RPC.of(u64::MAX), 1024);
     }
 }

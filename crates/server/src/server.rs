@@ -19,7 +19,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
-use pronghorn_process::open_files::Share;
+use pronghorn_process::open_files::Reserved;
 use pronghorn_process::{Spawner, own_files};
 use pronghorn_rpc::{RpcThread, WorkerMethods, answer_predecessor};
 use pronghorn_store::{LazyStore, judge_state_directory};
@@ -254,10 +254,12 @@ impl Server {
             .filter(|(_, service, _)| service.is_watched());
         let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
-        let shares = services.iter();
-        let shares = shares
-            .filter_map(|(_, service, _)| service.share())
-            .collect();
+        let each = || services.iter().map(|(_, service, _)| service);
+        let pools = each().flat_map(|service| service.pools());
+        let reserved = Reserved {
+            shares: each().filter_map(|service| service.share()).collect(),
+            workers: pools.map(|pool| pool.settings.most_workers()).sum(),
+        };
         let (with_workers, others): (Vec<_>, Vec<_>) = services
             .into_iter()
             .partition(|(_, service, _)| service.starts_processes());
@@ -274,7 +276,7 @@ impl Server {
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);
         let tell = reports.incidents();
         self.reports = Some(reports);
-        let mut context = self.context(folder, users, store, state, shares);
+        let mut context = self.context(folder, users, store, state, reserved);
         self.follow_predecessor(&context)?;
         context.rpc.expect_more();
         context.rpc.count_in(&context.metrics);
@@ -336,11 +338,11 @@ impl Server {
         users: WorkerUsers,
         store: LazyStore,
         state: PathBuf,
-        shares: Vec<Share>,
+        reserved: Reserved,
     ) -> Context {
         Context {
             shutdown: self.shutdown.clone(),
-            shares,
+            reserved,
             rpc: Methods::default(),
             rpc_runtime: Some(self.rpc.runtime().clone()),
             folder,

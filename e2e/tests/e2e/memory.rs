@@ -630,6 +630,32 @@ fn silent_clients_of_tcp_leave_open_files_to_the_site() {
     server.stop();
 }
 
+#[test]
+fn workers_of_other_services_leave_fewer_connections_to_the_site() {
+    let connections = |most_workers: usize| {
+        let site = site("app.php", "", "  max_connections: 1024\n");
+        let config = format!(
+            "{}tcp:\n  pool: {{min_workers: 1, max_workers: {most_workers}, command: 'php {}'}}\n  \
+             servers: {{echo: {{addr: '127.0.0.1:0', framing: line}}}}\n",
+            site.read(".rr.yaml"),
+            Site::fixture("tcp.php").display(),
+        );
+        site.write(".rr.yaml", &config);
+        let server = limited(site, 2048);
+        let log = server.logged(&["\"wanted\":1024,\"possible\":"]);
+        let (_, possible) = log.split_once("\"possible\":").expect("it is logged");
+        let possible: usize = possible
+            .split('}')
+            .next()
+            .unwrap_or("")
+            .parse()
+            .expect("a number");
+        server.stop();
+        possible
+    };
+    assert_eq!(connections(1) - connections(11), 10 * 8);
+}
+
 /// A server under a limit of open files.
 pub(crate) fn limited(site: Site, open_files: usize) -> Server {
     let mut command = std::process::Command::new("prlimit");

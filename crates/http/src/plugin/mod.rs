@@ -16,7 +16,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::Credentials;
-use pronghorn_process::open_files::{self, Share};
+use pronghorn_process::open_files::{self, Reserved};
 use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
@@ -63,10 +63,6 @@ const HTTP: &str = "http";
 const STATIC: &str = "static";
 /// The channel of the log with the lines of `http.access_log`.
 const ACCESS: &str = "access";
-/// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log
-/// files, spool files.
-const KEPT_DESCRIPTORS: u64 = 256;
-const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
 const FEWEST_CONNECTIONS: u64 = 64;
 /// Fewer are worth a word: a handful of browsers has as many.
@@ -369,12 +365,11 @@ impl HttpService {
             }
         }
         let handler = resources.handler(settings, &pools)?;
-        let workers = pools.iter().map(|pool| pool.info().size).sum();
         let mut limits = Limits {
             http2: settings.http2,
             ..settings
                 .timeouts
-                .limits(self.connections(&context.shares, workers))
+                .limits(self.connections(&context.reserved))
         };
         limits.receive.fields = settings.max_header_fields;
         limits.memory = usize::try_from(settings.client_memory.bytes()).unwrap_or(usize::MAX);
@@ -407,9 +402,9 @@ impl HttpService {
     }
 
     /// Connections in all: what was asked for, as far as there are descriptors for them.
-    fn connections(&self, others: &[Share], workers: usize) -> usize {
+    fn connections(&self, reserved: &Reserved) -> usize {
         let open_files = open_files::raise();
-        let possible = connections(open_files, others, workers);
+        let possible = connections(open_files, reserved);
         match self.settings.max_connections {
             Some(wanted) if wanted > possible => {
                 tracing::warn!(
@@ -822,8 +817,7 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-fn connections(open_files: u64, others: &[Share], workers: usize) -> usize {
-    let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
-    let kept = kept.saturating_add(Share::sum(others, open_files));
-    usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
+fn connections(open_files: u64, reserved: &Reserved) -> usize {
+    let left = open_files.saturating_sub(reserved.of(open_files));
+    usize::try_from(left.max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
 }

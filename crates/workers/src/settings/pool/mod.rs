@@ -201,6 +201,12 @@ impl PoolSettings {
         }
     }
 
+    /// The most workers that it may have.
+    pub fn most_workers(&self) -> usize {
+        let common = &self.common;
+        common.scaling.map_or(common.num_workers, |it| it.max)
+    }
+
     /// Where its scripts are, if it runs those.
     pub const fn site(&self) -> Option<&SiteSettings> {
         match &self.runner {
