@@ -10,6 +10,9 @@ const COMPRESSED: u8 = 1;
 /// In gRPC-Web: not a message but trailers.
 pub(crate) const TRAILERS: u8 = 0x80;
 
+/// Bytes of lines of a worker: in them, it also tells what was thrown, with 64 KB of a trace.
+const LONGEST_TRAILERS: usize = 256 << 10;
+
 /// A message as it stands in a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawMessage {
@@ -33,6 +36,7 @@ pub enum FrameError {
 pub struct Decoder {
     buffer: BytesMut,
     most: usize,
+    most_of_trailers: usize,
 }
 
 impl Decoder {
@@ -41,6 +45,16 @@ impl Decoder {
         Self {
             buffer: BytesMut::new(),
             most,
+            most_of_trailers: most,
+        }
+    }
+
+    /// The same for those of a worker, which is believed more: its lines of trailers may be longer
+    /// than its messages.
+    pub fn of_worker(most: usize) -> Self {
+        Self {
+            most_of_trailers: most.max(LONGEST_TRAILERS),
+            ..Self::new(most)
         }
     }
 
@@ -66,7 +80,11 @@ impl Decoder {
             return Err(FrameError::Flag(flag));
         }
         let announced = u32::from_be_bytes([a, b, c, d]);
-        let most = self.most;
+        let most = if flag & TRAILERS == 0 {
+            self.most
+        } else {
+            self.most_of_trailers
+        };
         let length = usize::try_from(announced)
             .ok()
             .filter(|length| *length <= most);
@@ -134,6 +152,13 @@ mod tests {
         let mut decoder = Decoder::new(100);
         decoder.add(&[2, 0, 0, 0, 1]);
         assert_eq!(decoder.take(), Err(FrameError::Flag(2)));
+        let lines = frame_trailers(&[b'x'; 101]);
+        let mut decoder = Decoder::of_worker(100);
+        decoder.add(&lines);
+        assert!(decoder.take().unwrap().unwrap().trailers);
+        let mut decoder = Decoder::new(100);
+        decoder.add(&lines);
+        assert!(decoder.take().is_err());
     }
 
     fn all(decoder: &mut Decoder) -> Vec<RawMessage> {

@@ -17,6 +17,7 @@ use pronghorn_pool::{Answer, CallError, NotWhole, Pool, Reply as WorkerReply, Te
 use pronghorn_serve::{Body, Read, Reader, request_number};
 use pronghorn_trace::Recorder;
 use pronghorn_wire::Head;
+use pronghorn_wire::native::Thrown;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -34,6 +35,9 @@ use crate::uplink::Uplink;
 /// A client's deadline does not end a worker sooner than this: to begin and be ended costs a worker
 /// more than most calls, and clients choose their deadlines.
 const LEAST_DEADLINE: Duration = Duration::from_secs(1);
+
+/// In the place of a class, where no exception has ended a call.
+const EXIT: &str = "exit";
 
 /// The handler of calls, made anew by each reload.
 pub(crate) struct Calls {
@@ -284,10 +288,14 @@ impl Calls {
             Err(status) => Reply::ended(status),
             Ok(Ok(reply)) => {
                 let (is_stream, exec_ttl) = (method.server_streams, pool.exec_ttl());
-                self.reply(*reply, is_stream, uplink, exec_ttl).await
+                let teller = Teller::new(pool, record);
+                self.reply(*reply, is_stream, uplink, exec_ttl, teller)
+                    .await
             }
             Ok(Err(error)) => {
-                tell(&error, pool, record);
+                if let CallError::Thrown(thrown) = &error {
+                    Teller::new(pool, record).tell(thrown);
+                }
                 Reply::ended(status_of(&error))
             }
         }
@@ -300,6 +308,7 @@ impl Calls {
         is_stream: bool,
         uplink: Option<Uplink>,
         exec_ttl: Option<Duration>,
+        teller: Teller,
     ) -> Reply {
         let WorkerReply { head, body } = reply;
         let body = match body {
@@ -328,7 +337,7 @@ impl Calls {
             };
         }
         let cut = Box::pin(self.state.cut().clone().cancelled_owned());
-        let mut stream = WorkerStream::new(body, self.most, uplink, exec_ttl, cut);
+        let mut stream = WorkerStream::new(body, self.most, uplink, exec_ttl, cut, teller);
         let headers = match poll_fn(|cx| stream.poll_headers(cx)).await {
             Ok(headers) => headers,
             Err(status) => return Reply::ended(status),
@@ -369,15 +378,41 @@ fn not_whole(why: &NotWhole) -> Status {
     Status::new(code, text)
 }
 
-/// The client learns nothing of what was thrown, so the record has all of it.
-fn tell(error: &CallError, pool: &Pool, record: &Record) {
-    if let CallError::Thrown(thrown) = error {
-        pool.tell_failure(|left_out| {
+/// Tells what a method threw: the client learns nothing of it, so the record has all.
+#[derive(Debug)]
+struct Teller {
+    pool: Pool,
+    method: Arc<str>,
+    request_id: Option<Box<str>>,
+}
+
+impl Teller {
+    fn new(pool: &Pool, record: &Record) -> Self {
+        Self {
+            pool: pool.clone(),
+            method: record.method.clone(),
+            request_id: record.request_id.clone(),
+        }
+    }
+
+    fn tell(&self, thrown: &Thrown) {
+        let Thrown {
+            class,
+            message,
+            file,
+            line,
+            trace,
+        } = thrown;
+        let what = if class == EXIT {
+            "called exit"
+        } else {
+            "threw"
+        };
+        self.pool.tell_failure(|left_out| {
             tracing::error!(
-                target: "grpc", class = thrown.class, file = thrown.file, line = thrown.line,
-                method = &*record.method, request_id = record.request_id.as_deref(),
-                pool = pool.name(), trace = thrown.trace, left_out,
-                "a method threw: {} in {}:{}", thrown.message, thrown.file, thrown.line
+                target: "grpc", class, file, line, method = &*self.method,
+                request_id = self.request_id.as_deref(), pool = self.pool.name(), trace, left_out,
+                "a method {what}: {message} in {file}:{line}"
             );
         });
     }
@@ -431,6 +466,7 @@ struct WorkerStream {
     heard: Instant,
     /// Ready when a stop waits no longer.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    teller: Teller,
 }
 
 impl WorkerStream {
@@ -440,15 +476,17 @@ impl WorkerStream {
         uplink: Option<Uplink>,
         exec_ttl: Option<Duration>,
         cut: Pin<Box<WaitForCancellationFutureOwned>>,
+        teller: Teller,
     ) -> Self {
         Self {
             uplink,
             reader: Reader::new(body),
-            decoder: Decoder::new(most),
+            decoder: Decoder::of_worker(most),
             ready: None,
             exec_ttl,
             heard: Instant::now(),
             cut,
+            teller,
         }
     }
 
@@ -471,7 +509,12 @@ impl WorkerStream {
                 Ok(Some(part)) if part.trailers => {
                     return Poll::Ready(match lines(&part.bytes) {
                         Lines::Headers(headers) => Part::Headers(headers),
-                        Lines::End(ending) => Part::Message(Messages::End(ending)),
+                        Lines::End(ending, thrown) => {
+                            if let Some(thrown) = &thrown {
+                                self.teller.tell(thrown);
+                            }
+                            Part::Message(Messages::End(ending))
+                        }
                     });
                 }
                 Ok(Some(part)) => {

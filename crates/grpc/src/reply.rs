@@ -24,6 +24,8 @@ pub(crate) struct RpcStatus {
 
 /// As `pronghorn/worker` says it at the end of a stream.
 const OUT_OF_MEMORY: &str = "the method ran out of memory";
+/// The name of the line by which `pronghorn/worker` says what a method threw whose reply had begun.
+const THROWN: &str = "grpc-thrown-bin";
 /// Between the parts of an error of old packages.
 const SEPARATOR: &str = "|:|";
 
@@ -168,13 +170,15 @@ fn reported(text: &str) -> Status {
 pub(crate) enum Lines {
     /// They come before the first message.
     Headers(Metadata),
-    End(Ending),
+    /// The second part is for the record, and not for the client.
+    End(Ending, Option<Thrown>),
 }
 
 /// Reads lines of metadata: those with a status are the end.
 pub(crate) fn lines(bytes: &[u8]) -> Lines {
     let mut metadata = Metadata::new();
     let (mut code, mut message, mut details) = (None, String::new(), None);
+    let mut thrown = None;
     for line in bytes.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
@@ -194,6 +198,11 @@ pub(crate) fn lines(bytes: &[u8]) -> Lines {
             }
             "grpc-message" => message = percent_decode(value),
             "grpc-status-details-bin" => details = decode_binary(value).map(Bytes::from),
+            THROWN => {
+                let bytes = decode_binary(value).unwrap_or_default();
+                // A record that is cut says nothing.
+                thrown = Thrown::decode(&bytes).ok();
+            }
             name if name.to_ascii_lowercase().ends_with("-bin") => match decode_binary(value) {
                 Some(bytes) => metadata.push(name, &bytes),
                 None => metadata.push(name, value),
@@ -203,14 +212,15 @@ pub(crate) fn lines(bytes: &[u8]) -> Lines {
     }
     match code {
         None => Lines::Headers(metadata),
-        Some(code) => Lines::End(Ending {
-            status: Status {
+        Some(code) => {
+            let status = Status {
                 code,
                 message,
                 details,
-            },
-            trailers: metadata,
-        }),
+            };
+            let trailers = metadata;
+            Lines::End(Ending { status, trailers }, thrown)
+        }
     }
 }
 
@@ -343,13 +353,34 @@ mod tests {
             headers.get("b-bin").unwrap().bytes(),
             &Bytes::from_static(b"\xab\xab\xab")
         );
-        let Lines::End(ending) = lines(b"grpc-status: 5\r\ngrpc-message: a%20b\r\nx: y\r\n") else {
+        let end = b"grpc-status: 5\r\ngrpc-message: a%20b\r\nx: y\r\n";
+        let Lines::End(ending, None) = lines(end) else {
             panic!("they have a status");
         };
         assert_eq!(
             (ending.status.code, &*ending.status.message),
             (Code::NotFound, "a b")
         );
+    }
+
+    #[test]
+    fn the_end_of_a_stream_says_what_was_thrown() {
+        let lengths = [7_u32, 1, 1, 1, 2];
+        let thrown = [&lengths.map(u32::to_le_bytes).concat()[..], b"Emft1"].concat();
+        let with = |thrown: &[u8]| {
+            let thrown = STANDARD.encode(thrown);
+            format!("grpc-status: 13\r\n{THROWN}: {thrown}\r\n")
+        };
+        let Lines::End(ending, Some(told)) = lines(with(&thrown).as_bytes()) else {
+            panic!("it was thrown");
+        };
+        assert!(ending.trailers.is_empty(), "the client does not see it");
+        assert_eq!((&*told.class, &*told.message), ("E", "m"));
+        assert_eq!((&*told.file, told.line, &*told.trace), ("f", 7, "t1"));
+        for cut in 0..thrown.len() {
+            let cut = with(&thrown[..cut]);
+            assert!(matches!(lines(cut.as_bytes()), Lines::End(_, None)));
+        }
     }
 
     proptest! {

@@ -501,6 +501,47 @@ fn each_exception_has_a_record() {
     server.stop();
 }
 
+/// Where its reply has begun as well.
+#[test]
+fn each_exception_in_a_stream_has_a_record() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    let exceptions = |server: &Server| server.log().matches("a method threw: a secret in ").count();
+    for number in 1..4 {
+        let got = client.call("Count", &[], text("throw", 5));
+        assert_eq!((got.code(), got.message()), ("13", "the method failed"));
+        assert_eq!(got.body, [text("throw", 1), text("throw", 2)].concat());
+        assert_eq!(got.trailer("grpc-thrown-bin"), None);
+        wait_for("a record", || (exceptions(&server) == number).then_some(()));
+    }
+    let log = server.log();
+    let record = log.lines().find(|line| line.contains("a method threw"));
+    for part in [
+        "ERROR",
+        "\"class\":\"RuntimeException\"",
+        "\"method\":\"/test.v1.Talk/Count\"",
+        "ours.php",
+        "\"trace\":",
+    ] {
+        assert!(record.unwrap().contains(part), "{part} in {record:?}");
+    }
+    let got = client.call("Count", &[], text("exit", 5));
+    assert_eq!((got.code(), got.message()), ("13", "the method failed"));
+    server.logged(&[
+        "ERROR",
+        "a method called exit: exit() ended the stream in the middle of it. in ",
+        "/test.v1.Talk/Count",
+    ]);
+    let got = client.say("exit");
+    assert_eq!((got.code(), got.message()), ("13", "the method failed"));
+    server.logged(&[
+        "a method called exit: exit() ended the call, and nothing had been returned",
+        "/test.v1.Talk/Say",
+    ]);
+    assert_eq!(client.say("a").code(), "0");
+    server.stop();
+}
+
 #[test]
 fn health_follows_the_workers() {
     let (mut server, address) = start("grpc/foreign.php", POOL);

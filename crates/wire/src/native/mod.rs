@@ -441,6 +441,17 @@ pub struct Thrown {
     pub trace: String,
 }
 
+impl Thrown {
+    /// Reads one that stands by itself.
+    ///
+    /// # Errors
+    ///
+    /// When a part is missing.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Reader { rest: bytes }.thrown()
+    }
+}
+
 /// What a worker says beside its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Aside<'a> {

@@ -136,10 +136,6 @@ final class Method
             self::fail($call, $thrown, $thrown->details, $trailers);
         } elseif (\is_a($thrown, 'Spiral\RoadRunner\GRPC\Exception\GRPCExceptionInterface')) {
             self::fail($call, $thrown, $thrown->getDetails(), $trailers);
-        } elseif ($call->hasBegun()) {
-            // The status is all that can still be said.
-            \error_log("pronghorn: {$call->service}/{$call->method} failed: $thrown");
-            $call->end(Status::INTERNAL, 'the method failed');
         } else {
             throw $thrown;
         }

@@ -152,16 +152,9 @@ final class GrpcExchange extends Exchange
     /**
      * @param array<string, list<string>> $headers
      * @param array<string, list<string>> $trailers
-     * @param int $flags of the reply's end
      */
-    public function end(
-        int $status,
-        string $message,
-        string $details,
-        array $headers,
-        array $trailers,
-        int $flags = 0,
-    ): void {
+    public function end(int $status, string $message, string $details, array $headers, array $trailers): void
+    {
         $lines = "grpc-status: $status\r\n";
         if ($message !== '') {
             $lines .= 'grpc-message: ' . self::percent($message) . "\r\n";
@@ -169,7 +162,29 @@ final class GrpcExchange extends Exchange
         if ($details !== '') {
             $lines .= 'grpc-status-details-bin: ' . \base64_encode($details) . "\r\n";
         }
-        $end = $this->written . $this->headers($headers) . self::metadata($lines . self::lines($trailers));
+        $this->finish($this->headers($headers) . self::metadata($lines . self::lines($trailers)));
+    }
+
+    /**
+     * Ends a stream that has begun and can't go on: its client gets the status of a call that has
+     * not begun, and the server is told why.
+     *
+     * @param int $flags of the reply's end
+     */
+    public function breakOff(Failure $failure, int $flags = 0): void
+    {
+        [$status, $message] = \str_starts_with($failure->message, self::NO_MEMORY)
+            ? [self::RESOURCE_EXHAUSTED, 'the method ran out of memory']
+            : [self::INTERNAL, 'the method failed'];
+        $thrown = \base64_encode($failure->encode());
+        $lines = "grpc-status: $status\r\ngrpc-message: $message\r\ngrpc-thrown-bin: $thrown\r\n";
+        $this->finish(self::metadata($lines), $flags);
+    }
+
+    /** @param int $flags of the reply's end */
+    private function finish(string $end, int $flags = 0): void
+    {
+        $end = $this->written . $end;
         $flags |= $this->deferred === [] ? 0 : Native::BUSY;
         if ($this->state === self::FRESH) {
             $this->transport->replyRaw($this->id, $end, $flags);
@@ -178,17 +193,6 @@ final class GrpcExchange extends Exchange
         }
         $this->written = '';
         $this->state = self::DONE;
-    }
-
-    /** The worker ends within a stream: its client gets a status, as for a call that has not begun. */
-    public function breakOff(Failure $failure): void
-    {
-        $this->transport->remark($failure);
-        $this->deferred = [];
-        [$status, $message] = \str_starts_with($failure->message, self::NO_MEMORY)
-            ? [self::RESOURCE_EXHAUSTED, 'the method ran out of memory']
-            : [self::INTERNAL, 'the method failed'];
-        $this->end($status, $message, '', [], [], Native::LEAVING);
     }
 
     /** @param array<string, list<string>> $headers */

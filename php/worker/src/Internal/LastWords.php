@@ -88,7 +88,8 @@ final class LastWords
             // Of what was deferred: the client has its reply, and the server is to know.
             $exchange->transport->remark($failure);
         } elseif ($exchange instanceof GrpcExchange && $exchange->state === Exchange::STREAMING) {
-            $exchange->breakOff($failure);
+            $exchange->deferred = [];
+            $exchange->breakOff($failure, Native::LEAVING);
         } else {
             $exchange->transport->error($exchange->id, $failure, Native::LEAVING);
         }
@@ -106,7 +107,9 @@ final class LastWords
             $flags |= Native::BUSY;
         }
         $printed = $exchange instanceof HttpExchange && $exchange->state !== Exchange::DONE ? $output->rest() : '';
-        if ($exchange->state === Exchange::STREAMING) {
+        if ($exchange->state === Exchange::STREAMING && $exchange instanceof GrpcExchange) {
+            $exchange->breakOff(self::silent($exchange, $place), $flags);
+        } elseif ($exchange->state === Exchange::STREAMING) {
             $exchange->transport->chunk($exchange->id, $printed, $flags);
         } elseif ($exchange->state === Exchange::FRESH && !$exchange->endByExit($printed, $flags)) {
             $exchange->transport->error($exchange->id, self::silent($exchange, $place), $flags);
@@ -122,7 +125,9 @@ final class LastWords
     private static function silent(Exchange $exchange, array $place): Failure
     {
         [$file, $line] = $place;
-        $message = 'exit() ended the call, and nothing had been returned or echoed.';
+        $message = $exchange->state === Exchange::STREAMING
+            ? 'exit() ended the stream in the middle of it.'
+            : 'exit() ended the call, and nothing had been returned or echoed.';
         if ($file === '' && $exchange->handler !== null) {
             [$file, $line] = [$exchange->handler->file, $exchange->handler->line];
             $message .= " Without the extension PHP does not tell where it was called; the handler is in $file:$line.";

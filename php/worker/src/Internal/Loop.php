@@ -291,6 +291,11 @@ final class Loop
 
     private function error(Exchange $exchange, \Throwable $thrown): void
     {
+        if ($exchange instanceof GrpcExchange && $exchange->state === Exchange::STREAMING) {
+            $exchange->breakOff(Failure::of($thrown));
+
+            return;
+        }
         $flags = $exchange->deferred === [] ? 0 : Native::BUSY;
         $exchange->beginReply();
         // Of a page that failed.
