@@ -1,7 +1,7 @@
 //! The handler of a port of gRPC: calls, and JSON where methods have it.
 
 use pronghorn_grpc_wire::{Content, Server};
-use pronghorn_serve::{Exchange, Handled, Handler, Request};
+use pronghorn_serve::{Exchange, Handled, Handler, Refusal, Request, Response};
 
 use crate::calls::Calls;
 use crate::json::Json;
@@ -34,5 +34,9 @@ impl Handler for Front {
             return Box::pin(json.respond(found, &self.server, request, exchange));
         }
         self.server.handle(request, exchange)
+    }
+
+    fn refused(&self, content: Option<&[u8]>, refusal: Refusal) -> Option<Response> {
+        self.server.refused(content, refusal)
     }
 }

@@ -46,6 +46,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// matter, and idle connections make room for others.
 const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
 
+/// Fields of a call. Other servers limit bytes alone; so many leave 64 bytes to each of a head's.
+const FIELDS: usize = 1000;
+
 /// Within this time, clients take the status of calls that a stop has ended.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -259,6 +262,7 @@ fn limits(settings: &GrpcSettings) -> Limits {
             age: connections.age,
             age_grace: connections.age_grace,
             ping: Some((connections.ping_time, connections.ping_timeout)),
+            trims: true,
         },
         connections: Share::GRPC.connections(),
         memory: usize::try_from(connections.client_memory.bytes()).unwrap_or(usize::MAX),
@@ -266,6 +270,7 @@ fn limits(settings: &GrpcSettings) -> Limits {
         ..Limits::default()
     };
     limits.receive.idle = connections.idle.unwrap_or(CLIENT_PAUSE);
+    limits.receive.fields = FIELDS;
     limits
 }
 

@@ -65,6 +65,7 @@ pub use message::{
 };
 pub use open_file::OpenFile;
 pub use peer_address::{Household, PeerAddress};
+pub use pronghorn_h1::Refusal;
 pub use proxy_protocol::{ProxyProtocol, fuzz_proxy_header};
 pub use reader::{FILE_PIECE, Reader};
 pub use sent::{AnsweredBy, Destination, OnSent, Sent, Split};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_config::RequestMask;
-use pronghorn_h1::{RequestHead, Version, reason};
+use pronghorn_h1::{Refusal, RequestHead, Version, reason};
 use pronghorn_pool::{Loan, Pieces};
 use pronghorn_process::Credentials;
 use pronghorn_wire::{Fields, Protocol};
@@ -32,6 +32,12 @@ pub trait Handler: Send + Sync + 'static {
     /// Tells what is done when a request was answered without a handler. The outermost one is
     /// asked; those around the access log pass it on.
     fn unhandled(&self, _request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
+        None
+    }
+
+    /// The answer to a request of HTTP/2 whose head is refused, if it is not to be one in the words
+    /// of HTTP. `content` is its content type.
+    fn refused(&self, _content: Option<&[u8]>, _refusal: Refusal) -> Option<Response> {
         None
     }
 

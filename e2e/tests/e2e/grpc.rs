@@ -542,6 +542,30 @@ fn each_exception_in_a_stream_has_a_record() {
     server.stop();
 }
 
+/// As other servers take them.
+#[test]
+fn metadata_may_have_blanks_around_it_and_be_much() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    let got = client.call("Say", &[("x-a", " \ta b \t")], text("a", 0));
+    assert_eq!((got.code(), got.header("x-a")), ("0", Some("a b")));
+    let names: Vec<_> = (0..1100).map(|at| format!("x-{at}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (&**name, "1")).collect();
+    // Beside those that the client makes itself.
+    let got = client.call("Say", &fields[..900], text("a", 0));
+    assert_eq!((got.code(), got.trailer("back-x-899")), ("0", Some("1")));
+    let talking = client.begin("/test.v1.Talk/Say", &fields, true);
+    let got = client.finish(talking);
+    let message = "the head has more than 1000 fields";
+    assert_eq!((got.status, got.code(), got.message()), (200, "8", message));
+    let long = "x".repeat(70 << 10);
+    let talking = client.begin("/test.v1.Talk/Say", &[("x-a", &long)], true);
+    let got = client.finish(talking);
+    assert_eq!((got.status, got.code()), (200, "8"));
+    assert_eq!(client.say("a").code(), "0");
+    server.stop();
+}
+
 #[test]
 fn health_follows_the_workers() {
     let (mut server, address) = start("grpc/foreign.php", POOL);

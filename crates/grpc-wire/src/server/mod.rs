@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
-use pronghorn_serve::{Body, Charge, Exchange, Handled, Handler, Request, Response, vary};
+use pronghorn_serve::{Body, Charge, Exchange, Handled, Handler, Refusal, Request, Response, vary};
 use pronghorn_wire::{Fields, Protocol};
 
 use crate::call::{Call, Ending, Incoming, Input, Reply, ReplyBody, read_body};
@@ -18,6 +18,9 @@ use crate::timeout::parse_timeout;
 const EXPOSED: &str = "grpc-status, grpc-message, grpc-status-details-bin";
 /// Fields that such a script may set, where it names none.
 const ALLOWED: &str = "content-type, x-grpc-web, x-user-agent, grpc-timeout";
+
+/// HTTP's status of a head with too many fields, or too long ones.
+const TOO_LARGE: u16 = 431;
 
 /// Answers calls.
 pub trait Answers: Send + Sync + 'static {
@@ -351,6 +354,20 @@ async fn respond(
 impl<A: Answers> Handler for Server<A> {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         Box::pin(self.respond(request, exchange))
+    }
+
+    /// A client of gRPC shows no words of HTTP.
+    fn refused(&self, content: Option<&[u8]>, refusal: Refusal) -> Option<Response> {
+        let content = content.and_then(Content::parse)?;
+        let code = if refusal.status() == TOO_LARGE {
+            Code::ResourceExhausted
+        } else {
+            Code::Internal
+        };
+        Some(failed(
+            content,
+            &Status::new(code, refusal.to_string()).into(),
+        ))
     }
 }
 

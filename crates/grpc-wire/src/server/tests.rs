@@ -187,6 +187,22 @@ async fn what_is_wrong_with_a_call_is_a_status() {
     }
 }
 
+#[test]
+fn a_head_that_is_refused_is_a_status_for_calls() {
+    let server = Server::new(Echo, MessageLimits::default(), None);
+    let refused = |content: &[u8], refusal| server.refused(Some(content), refusal);
+    for (refusal, code) in [
+        (Refusal::TooManyFields(5), "8"),
+        (Refusal::HeadTooLong(5), "8"),
+        (Refusal::Syntax("a field's value"), "13"),
+    ] {
+        let response = refused(b"application/grpc+proto", refusal).unwrap();
+        assert_eq!((response.status, status(&response.fields)), (200, code));
+        assert!(response.fields.get("grpc-message").is_some());
+        assert!(refused(b"text/html", refusal).is_none());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_the_clients() {
     let start = Instant::now();

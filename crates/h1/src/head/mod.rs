@@ -221,9 +221,11 @@ impl RequestHead {
         self.underscored.as_deref()
     }
 
-    /// Bytes of the buffer that all of it lies in.
+    /// Bytes of memory: the buffer that all of it lies in, and the fields beyond those of ordinary
+    /// requests.
     pub fn size(&self) -> usize {
-        self.fields.received().len()
+        let fields = self.fields.len() + self.underscored.as_ref().map_or(0, |it| it.len());
+        self.fields.received().len() + fields.saturating_sub(SLOTS) * FIELD
     }
 
     /// For what middleware changes.
@@ -314,6 +316,9 @@ fn too_long(input: &[u8], limit: usize) -> Result<Option<usize>, Refusal> {
 
 /// What the stack has room for.
 const SLOTS: usize = crate::connection::FIELDS;
+
+/// Bytes that a field takes beside its text, here and where a handler makes something of it.
+const FIELD: usize = 128;
 
 /// Splits and checks a whole head, from its first byte to the empty line.
 pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {

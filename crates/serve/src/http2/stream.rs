@@ -23,6 +23,7 @@ use crate::client_memory::Charge;
 use crate::date;
 use crate::detached::DetachedBody;
 use crate::exchange::Exchange;
+use crate::limits::Limits;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Reader};
 use crate::sent::{OnSent, Sent};
@@ -80,15 +81,21 @@ pub(super) async fn answer(
     let head = match fault {
         Some(Fault::TooMany) => Err(Refusal::TooManyFields(limits.fields)),
         Some(fault) => Err(Refusal::Syntax(fault.name())),
-        None => head(&parts, &body, limits),
+        None => head(&parts, &body, &service.limits),
     };
     let is_malformed = fault.is_some_and(|fault| fault != Fault::TooMany);
     // All of it is in the head now, or not wanted. Each part keeps the whole buffer that it was
     // read into, and a reply may wait for minutes.
-    let head = head.map_err(|refusal| (refusal, parts.method, parts.uri));
+    let handler = service.handler();
+    let head = head.map_err(|refusal| {
+        let content = parts.headers.get(http::header::CONTENT_TYPE);
+        let response = handler.refused(content.map(HeaderValue::as_bytes), refusal);
+        let plain = || Response::plain(refusal.status(), &format!("{refusal}\n"));
+        let response = response.unwrap_or_else(plain);
+        (refusal, response, parts.method, parts.uri)
+    });
     drop(parts.headers);
     running.holds(head.as_ref().map_or(0, RequestHead::size));
-    let handler = service.handler();
     let since = accepted.saturating_duration_since(running.shared.opened);
     let accepted_us = running.shared.opened_us + micros(since);
     let mut stream = Stream {
@@ -119,13 +126,12 @@ pub(super) async fn answer(
             };
             (framing, response)
         }
-        Err((refusal, method, uri)) => {
+        Err((refusal, mut response, method, uri)) => {
             let peer = &stream.running.shared.peer;
             tracing::debug!(
                 target: "http", remote_address = %peer.address,
                 "request refused: {refusal}"
             );
-            let mut response = Response::plain(refusal.status(), &format!("{refusal}\n"));
             // One that connects has no path, and names in HTTP/1.1 what is the authority here.
             let authority = || uri.authority().map(http::uri::Authority::as_str);
             let target = uri.path_and_query().map(http::uri::PathAndQuery::as_str);
@@ -161,7 +167,7 @@ pub(super) async fn answer(
 fn head(
     parts: &http::request::Parts,
     body: &RecvStream,
-    limits: &h1::Limits,
+    limits: &Limits,
 ) -> Result<RequestHead, Refusal> {
     let target = parts.uri.path_and_query();
     let parts = Parts {
@@ -171,11 +177,19 @@ fn head(
         target: target.map_or(&b""[..], |target| target.as_str().as_bytes()),
         fields: || {
             let fields = parts.headers.iter();
-            fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+            fields.map(|(name, value)| {
+                let value = value.as_bytes();
+                let value = if limits.http2.trims {
+                    value.trim_ascii()
+                } else {
+                    value
+                };
+                (name.as_str().as_bytes(), value)
+            })
         },
         ends: body.is_end_stream(),
     };
-    RequestHead::from_parts(&parts, limits)
+    RequestHead::from_parts(&parts, &limits.receive)
 }
 
 /// Fields as `h2` takes them, without blanks around values (RFC 9113, section 8.2.1). What it would
