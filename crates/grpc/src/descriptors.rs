@@ -1,5 +1,7 @@
 //! Descriptors of `.proto` files, for reflection: in builds with the feature `descriptors`.
 
+#[cfg(feature = "descriptors")]
+use std::path::Path;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -7,6 +9,20 @@ use bytes::Bytes;
 use protox::file::{
     ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver,
 };
+
+#[cfg(feature = "descriptors")]
+use crate::files::LONGEST_FILE;
+#[cfg(feature = "descriptors")]
+use crate::table::{HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA};
+
+/// A file whose messages are not known.
+#[derive(Debug)]
+pub(crate) struct NotCompiled {
+    /// The place, as far as it is known, and why.
+    pub(crate) why: String,
+    /// A step that mends it, for people.
+    pub(crate) hint: &'static str,
+}
 
 /// The descriptors of those files that compile.
 #[derive(Debug, Default)]
@@ -21,7 +37,7 @@ pub(crate) struct Descriptors {
     reason = "they are the same in builds that have descriptors"
 )]
 impl Descriptors {
-    pub(crate) fn compile(_: &[PathBuf], _: &[PathBuf]) -> (Self, Vec<String>) {
+    pub(crate) fn compile(_: &[PathBuf], _: &[PathBuf]) -> (Self, Vec<NotCompiled>) {
         (Self::default(), Vec::new())
     }
 
@@ -42,16 +58,35 @@ impl Descriptors {
     }
 }
 
-/// The files of the option `google.api.http`, for programs that do not have them.
+/// The services that the server answers itself, and their files.
 #[cfg(feature = "descriptors")]
-struct Annotations;
+const OWN: [(&str, &str); 3] = [
+    (HEALTH, "grpc/health/v1/health.proto"),
+    (REFLECTION_V1, "grpc/reflection/v1/reflection.proto"),
+    (
+        REFLECTION_V1ALPHA,
+        "grpc/reflection/v1alpha/reflection.proto",
+    ),
+];
+
+/// The files of the option `google.api.http`, for programs that do not have them, and those of the
+/// server's own services.
+#[cfg(feature = "descriptors")]
+struct BuiltIn;
 
 #[cfg(feature = "descriptors")]
-impl FileResolver for Annotations {
+impl FileResolver for BuiltIn {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        let reflection = include_str!("grpc/reflection.proto");
         let source = match name {
             "google/api/annotations.proto" => include_str!("google/annotations.proto"),
             "google/api/http.proto" => include_str!("google/http.proto"),
+            "grpc/health/v1/health.proto" => include_str!("grpc/health.proto"),
+            "grpc/reflection/v1/reflection.proto" => reflection,
+            "grpc/reflection/v1alpha/reflection.proto" => {
+                let source = reflection.replace("reflection.v1;", "reflection.v1alpha;");
+                return File::from_source(name, &source);
+            }
             _ => return Err(protox::Error::file_not_found(name)),
         };
         File::from_source(name, source)
@@ -66,33 +101,28 @@ pub(crate) fn resolver(directories: impl Iterator<Item = PathBuf>) -> ChainFileR
         resolver.add(IncludeFileResolver::new(directory));
     }
     resolver.add(GoogleFileResolver::new());
-    resolver.add(Annotations);
+    resolver.add(BuiltIn);
     resolver
 }
 
 #[cfg(feature = "descriptors")]
 impl Descriptors {
-    /// Compiles each file by itself; imports are looked up in `paths` and beside it. Gives back why
-    /// files do not compile: those are served, and only their names are known.
-    pub(crate) fn compile(files: &[PathBuf], paths: &[PathBuf]) -> (Self, Vec<String>) {
+    /// Compiles each file by itself; imports are looked up in `paths` and beside it. Gives back
+    /// which files do not compile: those are served, and only their names are known.
+    pub(crate) fn compile(files: &[PathBuf], paths: &[PathBuf]) -> (Self, Vec<NotCompiled>) {
         let mut pool = prost_reflect::DescriptorPool::new();
         let mut failed = Vec::new();
         for file in files {
-            let beside = file.parent().map(std::path::Path::to_owned);
+            let beside = file.parent().map(Path::to_owned);
             let resolver = resolver(paths.iter().cloned().chain(beside));
-            let mut compiler = protox::Compiler::with_file_resolver(resolver);
-            compiler.include_imports(true).include_source_info(false);
-            // Encoded: structures would lose options such as `google.api.http`.
-            let compiled = compiler.open_file(file);
-            let compiled = compiled.map(|compiler| compiler.encode_file_descriptor_set());
-            let added = match compiled {
-                Ok(set) => pool
-                    .decode_file_descriptor_set(&set[..])
-                    .map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            if let Err(why) = added {
-                failed.push(format!("`{}`: {why}", file.display()));
+            if let Err(error) = add(&mut pool, resolver, file) {
+                failed.push(NotCompiled::of(file, &error));
+            }
+        }
+        for (service, file) in OWN {
+            // A program may have such a service, or its messages under another name.
+            if pool.get_service_by_name(service).is_none() {
+                _ = add(&mut pool, BuiltIn, Path::new(file));
             }
         }
         (Self { pool }, failed)
@@ -135,6 +165,57 @@ impl Descriptors {
     }
 }
 
+/// Compiles a file, and adds it with its imports.
+#[cfg(feature = "descriptors")]
+fn add(
+    pool: &mut prost_reflect::DescriptorPool,
+    resolver: impl FileResolver + 'static,
+    file: &Path,
+) -> Result<(), protox::Error> {
+    let mut compiler = protox::Compiler::with_file_resolver(resolver);
+    compiler.include_imports(true).include_source_info(false);
+    // Encoded: structures would lose options such as `google.api.http`.
+    let set = compiler.open_file(file)?.encode_file_descriptor_set();
+    Ok(pool.decode_file_descriptor_set(&set[..])?)
+}
+
+/// The edition of protobuf that a file is written in: `protox` has none.
+#[cfg(feature = "descriptors")]
+pub(crate) fn edition(file: &Path) -> Option<String> {
+    let text = pronghorn_base::read_linked(file, LONGEST_FILE).ok()?;
+    crate::proto::scan(&text).ok()?.edition
+}
+
+#[cfg(feature = "descriptors")]
+impl NotCompiled {
+    fn of(file: &Path, error: &protox::Error) -> Self {
+        let shown = file.display();
+        if let Some(edition) = edition(file) {
+            return Self {
+                why: format!("`{shown}`: `edition = \"{edition}\"` is not compiled here"),
+                hint: "its calls are served as they are; for more begin it with `syntax = \
+                       \"proto3\";`",
+            };
+        }
+        // Its other form has no place.
+        let text = format!("{error:?}");
+        let named = error.file().filter(|name| file.ends_with(name));
+        let placed = named.and_then(|name| text.strip_prefix(name)?.split_once(": "));
+        Self {
+            why: match placed {
+                Some((place, why)) => format!("`{shown}{place}`: {why}"),
+                None => format!("`{shown}`: {text}"),
+            },
+            hint: if error.is_file_not_found() {
+                "its calls are served as they are; `protoreg.proto_path` names directories in \
+                 which imports are looked up"
+            } else {
+                "its calls are served as they are; correct the file, and name each one once"
+            },
+        }
+    }
+}
+
 #[cfg(feature = "descriptors")]
 fn with_imports(file: prost_reflect::FileDescriptor) -> Vec<Bytes> {
     let mut waiting = vec![file];
@@ -170,12 +251,51 @@ mod tests {
         let files = ["good.proto", "bad.proto"].map(|name| directory.join(name));
         let (descriptors, failed) = Descriptors::compile(&files, &[directory.join("shared")]);
         assert_eq!(failed.len(), 1);
-        assert!(failed[0].contains("bad.proto"), "{failed:?}");
+        let place = format!("`{}:1:20`: ", directory.join("bad.proto").display());
+        assert!(failed[0].why.starts_with(&place), "{failed:?}");
+        assert!(failed[0].hint.contains("protoreg.proto_path"), "{failed:?}");
         for symbol in ["a.b.S", "a.b.S.Do", "a.b.M", "a.b.M.s"] {
             let files = descriptors.of_symbol(symbol).unwrap();
             assert_eq!(files.len(), 3, "{symbol}");
         }
         assert!(descriptors.of_symbol("T").is_none());
         assert_eq!(descriptors.file("common/c.proto").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn services_of_the_server_are_known_unless_files_have_them() {
+        let (descriptors, failed) = Descriptors::compile(&[], &[]);
+        assert!(failed.is_empty(), "{failed:?}");
+        for (service, file) in OWN {
+            let files = descriptors.of_symbol(service).expect(service);
+            assert_eq!(files.len(), 1, "{service}");
+            assert_eq!(descriptors.file(file), Some(files));
+        }
+        let directory = Directory::new();
+        let text = "syntax = \"proto3\"; package grpc.health.v1; message Own {} \
+                    service Health { rpc Check(Own) returns (Own); }";
+        directory.write("own.proto", text);
+        let (descriptors, failed) = Descriptors::compile(&[directory.join("own.proto")], &[]);
+        assert!(failed.is_empty(), "{failed:?}");
+        assert!(descriptors.of_symbol("grpc.health.v1.Own").is_some());
+        assert!(descriptors.file("grpc/health/v1/health.proto").is_none());
+    }
+
+    #[test]
+    fn proto2_compiles_and_editions_are_named() {
+        let directory = Directory::new();
+        let old = "syntax = \"proto2\"; package a; message M { required int32 i = 1 \
+                   [default = 3]; optional group G = 2 { optional M m = 1; } extensions 10 to 20; } \
+                   extend M { optional string s = 10; } service S { rpc Do(M) returns (M); }";
+        directory.write("old.proto", old);
+        directory.write("older.proto", "message N { optional int32 i = 1; }");
+        let new = "edition = \"2023\"; package b; message M {}";
+        directory.write("new.proto", new);
+        let files = ["old.proto", "older.proto", "new.proto"].map(|name| directory.join(name));
+        let (descriptors, failed) = Descriptors::compile(&files, &[]);
+        assert!(descriptors.of_symbol("a.S").is_some() && descriptors.of_symbol("N").is_some());
+        assert!(descriptors.of_extension("a.M", 10).is_some());
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert!(failed[0].why.contains("`edition = \"2023\"`"), "{failed:?}");
     }
 }

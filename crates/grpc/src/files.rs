@@ -11,7 +11,7 @@ use crate::proto::{ProtoFile, SyntaxError, scan};
 /// Files that are read, imports too.
 const MOST_FILES: usize = 2000;
 /// Bytes of a file. The longest that people write have some hundred kilobytes.
-const LONGEST_FILE: u64 = 4 << 20;
+pub(crate) const LONGEST_FILE: u64 = 4 << 20;
 
 /// Characters that make a path a pattern, as in RoadRunner.
 const OF_PATTERNS: [char; 4] = ['*', '?', '[', '{'];

@@ -21,6 +21,10 @@ impl Json {
         Err(FileError::NoDescriptors)
     }
 
+    pub(crate) fn hidden(&self) -> Vec<String> {
+        match *self {}
+    }
+
     pub(crate) fn find(&self, _: &Request) -> Option<Self> {
         match *self {}
     }

@@ -12,13 +12,10 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::descriptors::Descriptors;
 use crate::health::stopped;
-use crate::table::{HEALTH, ServiceTable};
+use crate::table::{HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA, ServiceTable};
 
 /// Both versions have the same messages.
-pub(crate) const SERVICES: [&str; 2] = [
-    "grpc.reflection.v1.ServerReflection",
-    "grpc.reflection.v1alpha.ServerReflection",
-];
+pub(crate) const SERVICES: [&str; 2] = [REFLECTION_V1, REFLECTION_V1ALPHA];
 pub(crate) const METHOD: &str = "ServerReflectionInfo";
 
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::calls::Calls;
-use crate::descriptors::Descriptors;
+use crate::descriptors::{Descriptors, NotCompiled};
 use crate::door::Door;
 use crate::files::FileError;
 use crate::front::Front;
@@ -123,27 +123,31 @@ impl Service for GrpcService {
 
     fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let loaded = load(&self.settings, directory);
-        match loaded.map(|loaded| loaded.table) {
+        match load(&self.settings, directory) {
             Err(error) => {
                 let (message, hint) = (format!("can't be used: {error}"), error.hint());
                 findings.push(Finding::missing("grpc.proto", message, hint));
             }
-            Ok(table) if table.is_empty() => findings.push(Finding::doubtful(
-                "grpc.proto",
-                "names no service: every call is answered `UNIMPLEMENTED`".to_owned(),
-                "name the `.proto` files of the services, for example `proto: [\"proto/*.proto\"]`",
-            )),
-            Ok(table) if table.streams() && self.settings.stream_pool.is_none() => {
-                findings.push(Finding::doubtful(
-                    "grpc.pool",
-                    "also answers the methods that stream, each of which holds a worker until it \
-                     ends"
-                        .to_owned(),
-                    "give streams workers of their own in `grpc.stream_pool`",
-                ));
+            Ok(loaded) => {
+                if loaded.table.is_empty() {
+                    findings.push(Finding::doubtful(
+                        "grpc.proto",
+                        "names no service: every call is answered `UNIMPLEMENTED`".to_owned(),
+                        "name the `.proto` files of the services, for example `proto: \
+                         [\"proto/*.proto\"]`",
+                    ));
+                }
+                if loaded.table.streams() && self.settings.stream_pool.is_none() {
+                    findings.push(Finding::doubtful(
+                        "grpc.pool",
+                        "also answers the methods that stream, each of which holds a worker until \
+                         it ends"
+                            .to_owned(),
+                        "give streams workers of their own in `grpc.stream_pool`",
+                    ));
+                }
+                findings.extend(loaded.doubts);
             }
-            Ok(_) => {}
         }
         if let Some(tls) = &self.settings.tls
             && let Err(error) = Certificates::load(tls, directory)
@@ -191,7 +195,7 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
     let workers = context.workers.clone().expect("a service with workers");
     let directory = context.directory().to_owned();
     let loaded = load(&settings, &directory)?;
-    tell_names_only(&loaded);
+    tell(&loaded.doubts);
     let certificates = match &settings.tls {
         Some(tls) => Some(Certificates::load(tls, &directory)?),
         None => None,
@@ -279,8 +283,8 @@ struct Loaded {
     table: Arc<ServiceTable>,
     catalogue: Arc<Catalogue>,
     json: Option<Json>,
-    /// Why files do not compile, for each that does not.
-    failed: Vec<String>,
+    /// Mistakes with which it is served all the same.
+    doubts: Vec<Finding>,
 }
 
 /// Reads the files, and compiles those that compile.
@@ -302,23 +306,45 @@ fn load(settings: &GrpcSettings, directory: &Path) -> Result<Loaded, FileError> 
     let (descriptors, failed) = Descriptors::compile(&files, &paths);
     let json = settings.json.then(|| Json::new(&descriptors, &table));
     let json = json.transpose()?;
+    let doubts = doubts(&failed, &table, json.as_ref());
     let catalogue = Catalogue::new(&table, descriptors);
     Ok(Loaded {
         table: Arc::new(table),
         catalogue: Arc::new(catalogue),
         json,
-        failed,
+        doubts,
     })
 }
 
-/// Tells which files do not compile.
-fn tell_names_only(loaded: &Loaded) {
-    for why in &loaded.failed {
-        if loaded.json.is_some() {
-            tracing::warn!(target: "grpc", "this file has no JSON, and reflection knows only names of it: {why}");
-        } else {
-            tracing::info!(target: "grpc", "reflection knows only names of this file: {why}");
-        }
+/// The same for `check` and for the start: files that do not compile, and methods that hide one
+/// another.
+fn doubts(failed: &[NotCompiled], table: &ServiceTable, json: Option<&Json>) -> Vec<Finding> {
+    let failed = failed.iter().map(|NotCompiled { why, hint }| {
+        let what = match json {
+            Some(_) => "a file that has no JSON, and of which reflection knows only names",
+            None => "a file of which reflection knows only names",
+        };
+        Finding::doubtful("grpc.proto", format!("names {what}: {why}"), *hint)
+    });
+    let methods = table.hidden().into_iter();
+    let methods = methods.map(|what| {
+        let hint = "give each method of a service a name of its own";
+        Finding::doubtful("grpc.proto", what, hint)
+    });
+    let routes = json.map(Json::hidden).unwrap_or_default().into_iter();
+    let routes = routes.map(|what| {
+        let hint = "give each its own path in `google.api.http`, or take one out";
+        Finding::doubtful("grpc.proto", what, hint)
+    });
+    failed.chain(methods).chain(routes).collect()
+}
+
+fn tell(doubts: &[Finding]) {
+    for Finding {
+        key, message, hint, ..
+    } in doubts
+    {
+        tracing::warn!(target: "grpc", hint, "`{key}` {message}");
     }
 }
 
@@ -421,7 +447,7 @@ impl Grpc {
             return Reload::Failed;
         }
         *lock(&self.shown) = loaded.table.clone();
-        tell_names_only(&loaded);
+        tell(&loaded.doubts);
         let handler = handler(
             &to,
             loaded,

@@ -1,6 +1,7 @@
 //! The services that are served, and their methods.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub(crate) struct Served {
 
 /// Names that this server answers itself.
 pub(crate) const HEALTH: &str = "grpc.health.v1.Health";
+pub(crate) const REFLECTION_V1: &str = "grpc.reflection.v1.ServerReflection";
+pub(crate) const REFLECTION_V1ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 
 impl ServiceTable {
     /// Reads the services of `.proto` files.
@@ -63,6 +66,29 @@ impl ServiceTable {
         self.services.iter().map(|(name, served)| (&**name, served))
     }
 
+    /// Tells methods that hide one another: PHP sees no difference between `Get` and `GET`.
+    pub(crate) fn hidden(&self) -> Vec<String> {
+        let mut hidden = Vec::new();
+        for (service, served) in self.iter() {
+            let mut firsts: BTreeMap<String, &String> = BTreeMap::new();
+            for Method { name, .. } in &served.methods {
+                match firsts.entry(name.to_ascii_lowercase()) {
+                    Entry::Vacant(place) => _ = place.insert(name),
+                    Entry::Occupied(first) if *first.get() == name => {
+                        let what = format!("gives `{service}` the method `{name}` twice");
+                        hidden.push(format!("{what}: the first one counts"));
+                    }
+                    Entry::Occupied(first) => hidden.push(format!(
+                        "gives `{service}` the methods `{}` and `{name}`, which are one in PHP: its \
+                         names have no case",
+                        first.get()
+                    )),
+                }
+            }
+        }
+        hidden
+    }
+
     /// For people and programs that look at the server.
     pub(crate) fn shown(&self) -> Value {
         let shown = self.iter().map(|(service, served)| {
@@ -92,5 +118,27 @@ impl ServiceTable {
     pub(crate) fn streams(&self) -> bool {
         let mut methods = self.services.values().flat_map(|served| &served.methods);
         methods.any(|method| method.client_streams || method.server_streams)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_testkit::Directory;
+
+    use super::*;
+
+    #[test]
+    fn methods_that_are_one_are_told() {
+        let directory = Directory::new();
+        let text = "package a; service S { rpc Get(M) returns (M); rpc GET(M) returns (M); \
+                    rpc Get(M) returns (M); rpc Put(M) returns (M); } \
+                    service T { rpc get(M) returns (M); }";
+        directory.write("a.proto", text);
+        let table = ServiceTable::load(&["a.proto".to_owned()], directory.as_ref()).unwrap();
+        let expected = [
+            "gives `a.S` the methods `Get` and `GET`, which are one in PHP: its names have no case",
+            "gives `a.S` the method `Get` twice: the first one counts",
+        ];
+        assert_eq!(table.hidden(), expected);
     }
 }

@@ -52,6 +52,8 @@ pub(crate) fn start_with((site, address): (Site, SocketAddr)) -> (Server, Socket
 }
 
 const POOL: &str = "  pool: {num_workers: 2}\n";
+/// With workers for streams.
+const STREAMS: &str = "  pool: {num_workers: 1}\n  stream_pool: {num_workers: 1}\n";
 
 /// A message, as it stands in a body.
 pub(crate) fn text(text: &str, count: u8) -> Bytes {
@@ -742,6 +744,25 @@ fn reflection_tells_names() {
         let names = String::from_utf8_lossy(&client.piece(&mut body)).into_owned();
         assert!(names.contains("test.v1.Talk"), "{names}");
         assert!(names.contains("grpc.health.v1.Health"), "{names}");
+        for (name, file) in [
+            ("test.v1.Talk", "talk.proto"),
+            ("grpc.health.v1.Health", "grpc/health/v1/health.proto"),
+            (
+                "grpc.reflection.v1.ServerReflection",
+                "grpc/reflection/v1/reflection.proto",
+            ),
+            (
+                "grpc.reflection.v1alpha.ServerReflection",
+                "grpc/reflection/v1alpha/reflection.proto",
+            ),
+        ] {
+            assert!(names.contains(name), "{names}");
+            let mut symbol = vec![0x22, u8::try_from(name.len()).unwrap()];
+            symbol.extend(name.as_bytes());
+            talking.sending.send_data(framed(&symbol), false).unwrap();
+            let told = String::from_utf8_lossy(&client.piece(&mut body)).into_owned();
+            assert!(told.contains(file) && told.contains("proto3"), "{told}");
+        }
         talking.sending.send_data(list, true).unwrap();
         client.piece(&mut body);
         client
@@ -975,4 +996,35 @@ fn check_tells_what_is_wrong_with_files() {
             "talk.proto",
         ],
     );
+    // The same at the start, which they do not prevent.
+    for (proto, words) in [
+        (
+            "edition = \"2023\"; package other;",
+            &[
+                "a file of which reflection knows only names: `",
+                "b.proto`: `edition = \"2023\"` is not compiled here",
+            ][..],
+        ),
+        (
+            "syntax = \"proto3\";\nimport \"none.proto\";",
+            &["b.proto:2:", "'none.proto' not found"],
+        ),
+        (
+            "syntax = \"proto2\"; package other; message M { required M m = 1; } \
+             service S { rpc Do(M) returns (M); rpc DO(M) returns (M); }",
+            &["gives `other.S` the methods `Do` and `DO`, which are one in PHP"],
+        ),
+    ] {
+        let (site, address) = site("grpc/ours.php", STREAMS);
+        let site = site.file("b.proto", proto);
+        let ended = Server::run(&site, &["check"]);
+        ended.assert_said_with(0, &[&["`grpc.proto` "], words].concat());
+        let (server, _) = start_with((site, address));
+        server.logged(&[&["WARN", "`grpc.proto` "], words].concat());
+        server.stop();
+    }
+    let (site, _) = site("grpc/ours.php", STREAMS);
+    let proto = "syntax = \"proto2\"; package other; message M { required int32 i = 1; }";
+    let ended = Server::run(&site.file("b.proto", proto), &["check"]);
+    assert!(!ended.stdout.contains("`grpc.proto`"), "{}", ended.stdout);
 }

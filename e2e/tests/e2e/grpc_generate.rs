@@ -293,9 +293,23 @@ fn only_what_changed_is_written_and_never_in_the_place_of_other_files() {
 
 #[test]
 fn mistakes_are_told_with_their_places() {
-    let site = Site::new().file("a.proto", "syntax = \"proto3\";\nmessage A { B b = 1; }\n");
+    let site = Site::new()
+        .file("a.proto", "syntax = \"proto3\";\nmessage A { B b = 1; }\n")
+        .file("new.proto", "edition = \"2023\";\nmessage A {}\n")
+        .file("old.proto", "syntax = \"proto2\";\nmessage A {}\n");
     for (arguments, parts) in [
         (&["a.proto"][..], &["a.proto:2:13:", "hint: "][..]),
+        (
+            &["new.proto"],
+            &[
+                "new.proto: has `edition = \"2023\"`, and PHP code is made of proto3 alone",
+                "syntax = \"proto3\"",
+            ],
+        ),
+        (
+            &["old.proto"],
+            &["old.proto: has no `syntax = \"proto3\"`, and PHP code is made of proto3 alone"],
+        ),
         (&["b.proto"], &["b.proto"]),
         (
             &["*.txt"],

@@ -213,3 +213,25 @@ fn a_rule_that_cannot_be_used_is_told_by_check() {
         ],
     );
 }
+
+#[test]
+fn what_has_no_json_is_told_by_check_and_at_the_start() {
+    let more =
+        "  json_transcoding: true\n  pool: {num_workers: 1}\n  stream_pool: {num_workers: 1}\n";
+    let (site, _) = grpc::site("grpc/ours.php", more);
+    let rules = PROTO.replace("/v1/absent:{never}", "/v1/say/{count}");
+    site.write("talk.proto", &rules);
+    site.write("b.proto", "edition = \"2023\"; package other;");
+    let words = [
+        "a file that has no JSON, and of which reflection knows only names: `",
+        "b.proto`: `edition = \"2023\"` is not compiled here",
+    ];
+    let route = "gives `test.v1.Talk.Absent` the route `GET /v1/say/{count}`, which \
+                 `test.v1.Talk.Say` has as `/v1/say/{text}`: `test.v1.Talk.Say` comes first";
+    let ended = Server::run(&site, &["check"]);
+    ended.assert_said_with(0, &[words[0], words[1], route]);
+    let server = Server::start_without_http(site);
+    server.logged(&["WARN", words[0], words[1]]);
+    server.logged(&["WARN", route]);
+    server.stop();
+}

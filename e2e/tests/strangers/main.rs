@@ -128,6 +128,13 @@ fn grpcurl_finds_and_calls_methods_by_reflection() {
         described.contains("rpc Chat ( stream .test.v1.Text ) returns ( stream .test.v1.Text )"),
         "{described}"
     );
+    // All that was listed.
+    let described = grpcurl(&[&address, "describe"]);
+    for service in listed.lines() {
+        let is = format!("{service} is a service:");
+        assert!(described.contains(&is), "{is} in {described}");
+    }
+    assert!(described.contains("rpc Watch ( "), "{described}");
     let said = grpcurl(&["-d", r#"{"text": "hi"}"#, &address, "test.v1.Talk/Say"]);
     assert!(said.contains("\"hi!\""), "{said}");
     let counted = grpcurl(&[

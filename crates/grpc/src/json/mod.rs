@@ -9,6 +9,9 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use bytes::Bytes;
 use pronghorn_grpc_wire::{
     Call, Code, Content, Ending, Flavour, Metadata, MethodPath, ReplyBody, Server, Status,
@@ -58,8 +61,24 @@ impl Json {
                 routes.extend(found);
             }
         }
-        routes.sort_by_cached_key(|route| route.template.order());
+        // A rule for any method of HTTP is for those that no other rule has.
+        routes.sort_by_cached_key(|route| (route.template.order(), route.verb == "*"));
         Ok(Self { pool, routes })
+    }
+
+    /// Tells routes that get no request, because others are the same and come first.
+    pub(crate) fn hidden(&self) -> Vec<String> {
+        let mut hidden = Vec::new();
+        for alike in self.routes.chunk_by(|a, b| a.template.is_like(&b.template)) {
+            let mut firsts: BTreeMap<&str, &Route> = BTreeMap::new();
+            for route in alike {
+                match firsts.entry(&route.verb) {
+                    Entry::Vacant(place) => _ = place.insert(route),
+                    Entry::Occupied(first) => hidden.push(hidden_by(route, first.get())),
+                }
+            }
+        }
+        hidden
     }
 
     /// Finds the route of a request.
@@ -162,6 +181,25 @@ impl Json {
         reply.headers.write(|name, value| fields.push(name, value));
         Ok(response)
     }
+}
+
+fn hidden_by(route: &Route, first: &Route) -> String {
+    let Route {
+        verb, path, method, ..
+    } = route;
+    let (name, by) = (method.full_name(), first.method.full_name());
+    if name == by {
+        return format!("gives `{name}` the route `{verb} {path}` twice: the first rule counts");
+    }
+    let same = if *path == first.path {
+        String::new()
+    } else {
+        format!(" as `{}`", first.path)
+    };
+    format!(
+        "gives `{name}` the route `{verb} {path}`, which `{by}` has{same}: `{by}` comes first and \
+         gets the requests"
+    )
 }
 
 /// The message of a reply that has one.

@@ -15,6 +15,8 @@ const MOST_BINDINGS: usize = 100;
 pub(super) struct Route {
     /// The method of HTTP; `*` for any.
     pub(super) verb: String,
+    /// As it is written.
+    pub(super) path: String,
     pub(super) template: Template,
     pub(super) method: MethodDescriptor,
     pub(super) body: BodyRule,
@@ -105,6 +107,7 @@ fn route(method: &MethodDescriptor, rule: &DynamicMessage) -> Result<Route, Stri
     });
     Ok(Route {
         verb,
+        path,
         template,
         method: method.clone(),
         body,

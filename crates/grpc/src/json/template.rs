@@ -91,8 +91,14 @@ impl Template {
     }
 
     /// By this, more specific ones come first: words before any part, any part before any number.
+    /// Templates of the same paths are beside each other.
     pub(super) fn order(&self) -> impl Ord + use<> {
-        (self.verb.is_none(), self.parts.clone())
+        (self.verb.is_none(), self.parts.clone(), self.verb.clone())
+    }
+
+    /// Whether both have the same paths.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (&self.parts, &self.verb) == (&other.parts, &other.verb)
     }
 
     /// The fields that a path sets, with their values; None of a path that is another.

@@ -137,6 +137,49 @@ fn what_does_not_fit_is_told() {
 }
 
 #[test]
+fn routes_that_others_hide_are_told() {
+    assert_eq!(load(PROTO).unwrap().hidden(), [""; 0]);
+    let rpc = |name: &str, rule: &str| {
+        format!(
+            "rpc {name}(Request) returns (Item) {{ option (google.api.http) = {{ {rule} }}; }}\n"
+        )
+    };
+    let more = [
+        rpc("Same", r#"get: "/v1/items/{shop}""#),
+        rpc(
+            "Any",
+            r#"custom: { kind: "*" path: "/v1/items/{item.id}" }"#,
+        ),
+        rpc(
+            "Twice",
+            r#"get: "/v1/a" additional_bindings { get: "/v1/a" }"#,
+        ),
+        rpc("Beside", r#"get: "/v1/items/{item.id}:show""#),
+    ];
+    let other = "rpc Other(Request) returns (Item);";
+    let json = load(&PROTO.replace(other, &more.concat())).unwrap();
+    let expected = [
+        "gives `shop.v1.Shop.Twice` the route `GET /v1/a` twice: the first rule counts",
+        "gives `shop.v1.Shop.Same` the route `GET /v1/items/{shop}`, which `shop.v1.Shop.Get` has \
+         as `/v1/items/{item.id}`: `shop.v1.Shop.Get` comes first and gets the requests",
+    ];
+    assert_eq!(json.hidden(), expected);
+    let called = |verb: &str| {
+        let mut routes = json.routes.iter();
+        let fits = |route: &&Route| {
+            let has_path = route.template.matches(b"/v1/items/7").is_some();
+            has_path && (route.verb == verb || route.verb == "*")
+        };
+        routes
+            .find(fits)
+            .map(|route| route.method.name().to_owned())
+    };
+    // A rule for one method of HTTP comes before one for all.
+    assert_eq!(called("HEAD").as_deref(), Some("Get"));
+    assert_eq!(called("DELETE").as_deref(), Some("Any"));
+}
+
+#[test]
 fn mistakes_in_rules_name_their_method() {
     for (rule, why) in [
         ("get: \"v1\"", "does not begin with `/`"),

@@ -18,12 +18,17 @@ use prost_reflect::{
 };
 use protox::Compiler;
 
-use crate::descriptors::resolver;
+use crate::descriptors::{edition, resolver};
 use crate::files;
 use crate::generated::{GenerateError, GeneratedFile, Shape, Wanted};
 
 /// The files whose classes are in `google/protobuf`.
 const RUNTIME: &str = "google/protobuf/";
+/// `protoc` refuses others for PHP as well: Google's runtime has no required fields, groups or
+/// extensions.
+const PROTO3: &str = "PHP code is made of proto3 alone";
+/// The step that mends it.
+const BEGIN: &str = "begin the file with `syntax = \"proto3\";`";
 /// The file of options has no class there.
 const OPTIONS: &str = "google/protobuf/descriptor.proto";
 
@@ -69,7 +74,16 @@ fn compile(wanted: &Wanted) -> Result<(DescriptorPool, Vec<String>), GenerateErr
     let mut compiler = Compiler::with_file_resolver(resolver(paths.chain(beside)));
     compiler.include_imports(true).include_source_info(true);
     for path in &found {
-        compiler.open_file(path).map_err(|error| failed(&error))?;
+        compiler
+            .open_file(path)
+            .map_err(|error| match edition(path) {
+                Some(edition) => GenerateError::Unfit {
+                    file: path.display().to_string(),
+                    why: format!("has `edition = \"{edition}\"`, and {PROTO3}"),
+                    hint: BEGIN.to_owned(),
+                },
+                None => failed(&error),
+            })?;
     }
     let names = compiler.files().filter(|file| !file.is_import());
     let names = names.map(|file| file.name().to_owned()).collect();
@@ -101,12 +115,8 @@ impl Code {
     /// Adds the classes of a file. Gives back the files that they need.
     fn add(&mut self, file: &FileDescriptor) -> Result<Vec<FileDescriptor>, GenerateError> {
         if file.syntax() != Syntax::Proto3 {
-            let hint = "begin the file with `syntax = \"proto3\";`";
-            return Err(unfit(
-                file,
-                "has no `syntax = \"proto3\"`, which PHP needs",
-                hint,
-            ));
+            let why = format!("has no `syntax = \"proto3\"`, and {PROTO3}");
+            return Err(unfit(file, &why, BEGIN));
         }
         let types = Types::of(file);
         let comments = text::Comments::of(file);

@@ -12,6 +12,8 @@ pub(crate) struct ProtoFile {
     pub(crate) package: String,
     /// Paths as they are written.
     pub(crate) imports: Vec<String>,
+    /// The edition of protobuf, of a file that has no syntax.
+    pub(crate) edition: Option<String>,
     pub(crate) services: Vec<Service>,
 }
 
@@ -54,7 +56,8 @@ pub(crate) fn scan(text: &[u8]) -> Result<ProtoFile, SyntaxError> {
                 "import" => file.imports.push(import(&mut tokens)?),
                 "service" => file.services.push(service(&mut tokens)?),
                 "message" | "enum" | "extend" => block(&mut tokens, &word)?,
-                "syntax" | "edition" | "option" => statement(&mut tokens)?,
+                "edition" => file.edition = edition(&mut tokens)?,
+                "syntax" | "option" => statement(&mut tokens)?,
                 "export" | "local" => {}
                 _ => return Err(tokens.error(format!("`{word}` begins nothing in a .proto file"))),
             },
@@ -135,6 +138,19 @@ fn import(tokens: &mut Tokens<'_>) -> Result<String, SyntaxError> {
             Err(tokens.error(format!("{found} is no path of an import")))
         }
     }
+}
+
+/// The text of `edition = "2023";`. None where it is something else, which a compiler refuses.
+fn edition(tokens: &mut Tokens<'_>) -> Result<Option<String>, SyntaxError> {
+    let mut edition = None;
+    if let Some(Token::Symbol('=')) = tokens.peek()? {
+        tokens.next()?;
+        if let Some(Token::Text(text)) = tokens.peek()? {
+            edition = Some(text.clone());
+        }
+    }
+    statement(tokens)?;
+    Ok(edition)
 }
 
 /// Passes over a statement to its semicolon.
@@ -292,6 +308,7 @@ mod tests {
         let file = scan(WHOLE.as_bytes()).unwrap();
         assert_eq!(file.package, "a.b.c");
         assert_eq!(file.imports, ["x/y.proto", "z.proto"]);
+        assert_eq!(file.edition.as_deref(), Some("2023"));
         assert_eq!(file.full_name("One"), "a.b.c.One");
         let names: Vec<_> = file.services.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["One", "Two"]);
