@@ -1,5 +1,8 @@
 //! The content types of calls.
 
+/// The beginning of all of them.
+const GRPC: &str = "application/grpc";
+
 /// The form in which messages and the status travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -23,7 +26,7 @@ impl Content {
         let field = std::str::from_utf8(field).ok()?;
         let lower = field.to_ascii_lowercase();
         let essence = lower.split(';').next().unwrap_or_default().trim();
-        let rest = essence.strip_prefix("application/grpc")?;
+        let rest = essence.strip_prefix(GRPC)?;
         let (flavour, suffix) = if let Some(rest) = rest.strip_prefix("-web-text") {
             (Flavour::WebText, rest)
         } else if let Some(rest) = rest.strip_prefix("-web") {
@@ -32,6 +35,12 @@ impl Content {
             (Flavour::Grpc, rest)
         };
         matches!(suffix, "" | "+proto").then_some(Self { flavour })
+    }
+
+    /// Whether a field names gRPC, in a form that is spoken here or not.
+    pub fn is_of_grpc(field: &[u8]) -> bool {
+        let name = field.get(..GRPC.len());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(GRPC.as_bytes()))
     }
 
     /// Whether it is gRPC-Web, of either kind.

@@ -23,15 +23,17 @@ impl Front {
 
 impl Handler for Front {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let is_call = |request: &Request| {
-            let content = request.head.fields().get("content-type");
-            content.and_then(Content::parse).is_some()
-        };
+        let content = request.head.fields().get("content-type");
         if let Some(json) = &self.json
-            && !is_call(&request)
-            && let Some(found) = json.find(&request)
+            && content.and_then(Content::parse).is_none()
         {
-            return Box::pin(json.respond(found, &self.server, request, exchange));
+            if let Some(found) = json.find(&request) {
+                return Box::pin(json.respond(found, &self.server, request, exchange));
+            }
+            let is_grpc = content.is_some_and(Content::is_of_grpc);
+            if !is_grpc && !self.server.is_for(&request) {
+                return Box::pin(std::future::ready(json.no_route()));
+            }
         }
         self.server.handle(request, exchange)
     }

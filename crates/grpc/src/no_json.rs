@@ -25,6 +25,10 @@ impl Json {
         match *self {}
     }
 
+    pub(crate) fn no_route(&self) -> Response {
+        match *self {}
+    }
+
     pub(crate) fn find(&self, _: &Request) -> Option<Self> {
         match *self {}
     }

@@ -59,7 +59,13 @@ fn methods_with_rules_answer_json() {
         ("GET", "/v1/say/throw", "", 500, "the method failed"),
         ("GET", "/v1/say/a?none=1", "", 400, "has no field `none`"),
         ("POST", "/v1/say", "{", 400, "the body is no JSON"),
-        ("POST", "/v1/say", "{\"count\": \"x\"}", 400, "\"code\":3"),
+        (
+            "POST",
+            "/v1/say",
+            "{\"count\": \"x\"}",
+            400,
+            "the field `count` takes `int32`: ",
+        ),
         ("DELETE", "/v1/say/a", "", 405, "the path has other methods"),
         (
             "POST",
@@ -69,7 +75,7 @@ fn methods_with_rules_answer_json() {
             "methods whose clients stream have no JSON",
         ),
         ("GET", "/v1/absent", "", 501, "\"code\":12"),
-        ("GET", "/v1/nothing", "", 415, "gRPC"),
+        ("GET", "/v1/nothing", "", 404, "no method has this path"),
     ] {
         let said = ask(address, method, target, body);
         assert_eq!(said.status, status, "{target}: {}", said.text());
@@ -79,6 +85,14 @@ fn methods_with_rules_answer_json() {
     assert_eq!(other.header("allow"), Some("GET, PUT"));
     let long = format!("{{\"text\": \"{}\"}}", "x".repeat(1 << 20));
     assert_eq!(ask(address, "POST", "/v1/say", &long).status, 429);
+    // A form of gRPC that is not spoken is no path that is missing.
+    let mut connection = Connection::open(address);
+    connection.request(
+        "POST",
+        "/v1/nothing",
+        "Content-Type: application/grpc+json\r\nContent-Length: 0\r\n",
+    );
+    assert_eq!(connection.response().status, 415);
     // Calls go on, on the same port.
     assert_eq!(grpc::connect(address).say("a").body, grpc::text("a!", 1));
     server.stop();

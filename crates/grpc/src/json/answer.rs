@@ -9,7 +9,11 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::{Map, Value, json};
 
+use super::request::MOST_MESSAGES;
 use super::rules::Output;
+
+/// How `prost` says it: its errors have no other form.
+const TOO_DEEP: &str = "recursion limit reached";
 
 /// The details of a `google.rpc.Status`.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -33,7 +37,14 @@ pub(super) fn success(output: &Output, message: &[u8]) -> Result<Vec<u8>, Status
         Status::new(Code::Internal, text)
     };
     let message = DynamicMessage::decode(output.message.clone(), message);
-    let message = message.map_err(|error| broken(error.to_string()))?;
+    let message = message.map_err(|error| {
+        let why = error.to_string();
+        broken(if why.contains(TOO_DEEP) {
+            format!("it is nested deeper than {MOST_MESSAGES} messages")
+        } else {
+            why
+        })
+    })?;
     let Some(field) = &output.part else {
         let mut out = Vec::new();
         let mut serializer = serde_json::Serializer::new(&mut out);

@@ -3,6 +3,7 @@
 mod answer;
 mod fields;
 mod lines;
+mod place;
 mod request;
 mod rules;
 mod template;
@@ -79,6 +80,12 @@ impl Json {
             }
         }
         hidden
+    }
+
+    /// The answer to a request without a route, where nobody else has one for it.
+    pub(crate) fn no_route(&self) -> Response {
+        let status = Status::new(Code::NotFound, "no method has this path");
+        failure(&self.pool, &status.into())
     }
 
     /// Finds the route of a request.

@@ -2,12 +2,18 @@
 
 use percent_encoding::percent_decode;
 use prost::Message as _;
-use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
 use super::fields::field_path;
+use super::place;
 use super::rules::{BodyRule, Route};
 
+/// Messages within one another: protobuf's own limit, which its runtimes for PHP have as well.
+pub(super) const MOST_MESSAGES: usize = 100;
+/// Brackets within one another: the limit of `serde_json`, and how it tells it.
+const MOST_BRACKETS: usize = 127;
+const TOO_DEEP: &str = "recursion limit exceeded";
 /// Parameters of a query.
 const MOST_PARAMETERS: usize = 1000;
 
@@ -49,13 +55,41 @@ pub(super) fn message(
     for (field, value) in variables {
         set(&mut root, &field_path(&input, field)?, value)?;
     }
-    let options = DeserializeOptions::new().deny_unknown_fields(true);
-    let message = DynamicMessage::deserialize_with_options(input, root, &options);
-    Ok(message.map_err(|error| error.to_string())?.encode_to_vec())
+    let is_deep = is_deeper(&root, MOST_MESSAGES);
+    let message = place::read(&input, root)?.encode_to_vec();
+    if is_deep && is_too_deep(input, &message) {
+        return Err(format!(
+            "the message is nested deeper than {MOST_MESSAGES} messages"
+        ));
+    }
+    Ok(message)
+}
+
+/// Whether values lie deeper in one another. Each level of messages is one of JSON, or more.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(levels) = levels.checked_sub(1) else {
+        return true;
+    };
+    match value {
+        Value::Array(values) => values.iter().any(|it| is_deeper(it, levels)),
+        Value::Object(values) => values.values().any(|it| is_deeper(it, levels)),
+        _ => false,
+    }
+}
+
+/// Whether PHP would refuse it for its depth.
+fn is_too_deep(input: MessageDescriptor, message: &[u8]) -> bool {
+    DynamicMessage::decode(input, message).is_err()
 }
 
 fn read(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))
+    serde_json::from_slice(body).map_err(|error| {
+        let why = error.to_string();
+        if why.starts_with(TOO_DEEP) {
+            return format!("the body has more than {MOST_BRACKETS} brackets in one another");
+        }
+        format!("the body is no JSON: {why}")
+    })
 }
 
 fn form_text(bytes: &[u8]) -> Result<String, String> {

@@ -4,6 +4,8 @@ use pronghorn_testkit::Directory;
 use proptest::prelude::*;
 use prost_reflect::DynamicMessage;
 
+use super::request::MOST_MESSAGES;
+use super::rules::Output;
 use super::*;
 
 const PROTO: &str = r#"
@@ -22,6 +24,9 @@ message Request {
   google.protobuf.Timestamp since = 5;
   map<string, string> labels = 6;
   bytes raw = 7;
+  repeated Request more = 8;
+  map<string, Request> named = 9;
+  Request next = 10;
 }
 service Shop {
   rpc Get(Request) returns (Item) { option (google.api.http) = {
@@ -108,32 +113,111 @@ fn what_does_not_fit_is_told() {
         ("item.tags.a=1", "goes through a list"),
         ("shop.a=1", "no message"),
         ("labels=1", "`labels` is a map"),
-        ("isDraft=maybe", ""),
-        ("item.price_cents=x", "invalid digit"),
-        ("item.kind=CAR", ""),
+        ("isDraft=maybe", "the field `isDraft` takes `bool`: "),
+        (
+            "item.price_cents=x",
+            "the field `item.priceCents` takes `int64`: invalid digit",
+        ),
+        (
+            "item.kind=CAR",
+            "the field `item.kind` takes a value of `shop.v1.Kind` (NONE, BOOK): ",
+        ),
         ("shop=%ff", "no UTF-8"),
-        ("since=yesterday", ""),
+        (
+            "since=yesterday",
+            "the field `since` takes `google.protobuf.Timestamp`: ",
+        ),
     ] {
         let seen = read(&json, "GET", "/v1/items/7", query, "").unwrap_err();
         assert!(seen.contains(why), "{query}: {seen}");
     }
     let many = "item.tags=a&".repeat(1001);
     assert!(read(&json, "GET", "/v1/items/7", &many, "").is_err());
-    for body in [
-        "{",
-        "[]",
-        r#"{"unknown": 1}"#,
-        r#"{"item": 1}"#,
-        "{} {}",
-        "\u{0}",
+    for (body, why) in [
+        ("{", "the body is no JSON: "),
+        ("{} {}", "the body is no JSON: "),
+        ("\u{0}", "the body is no JSON: "),
+        ("[]", "the message `shop.v1.Request`: "),
+        (
+            r#"{"unknown": 1}"#,
+            "the message `shop.v1.Request`: unrecognized field name 'unknown'",
+        ),
+        (
+            r#"{"item": {"unknown": 1}}"#,
+            "the field `item` takes `shop.v1.Item`: unrecognized field name 'unknown'",
+        ),
+        (r#"{"item": 1}"#, "the field `item` takes `shop.v1.Item`: "),
+        (
+            r#"{"item": {"tags": ["a", 2]}}"#,
+            "the field `item.tags[1]` takes `string`: ",
+        ),
+        (
+            r#"{"item": {"tags": "a"}}"#,
+            "the field `item.tags` takes a list of `string`: ",
+        ),
+        (
+            r#"{"labels": {"a": {}}}"#,
+            "the field `labels.a` takes `string`: ",
+        ),
+        (r#"{"labels": []}"#, "the field `labels` takes an object: "),
+        (
+            r#"{"more": [{}, {"item": {"price_cents": true}}]}"#,
+            "the field `more[1].item.price_cents` takes `int64`: ",
+        ),
+        (
+            r#"{"named": {"x": {"raw": "!"}}}"#,
+            "the field `named.x.raw` takes `bytes` in base64: ",
+        ),
+        (
+            r#"{"flag": "maybe"}"#,
+            "the field `flag` takes `google.protobuf.BoolValue`: ",
+        ),
     ] {
-        assert!(
-            read(&json, "POST", "/v1/items:add", "", body).is_err(),
-            "{body}"
-        );
+        let seen = read(&json, "POST", "/v1/items:add", "", body).unwrap_err();
+        assert!(seen.starts_with(why), "{body}: {seen}");
     }
-    let deep = "[".repeat(100_000);
-    assert!(read(&json, "POST", "/v1/items:add", "", &deep).is_err());
+    let nested = |brackets: usize| {
+        let body = "[".repeat(brackets) + &"]".repeat(brackets);
+        read(&json, "POST", "/v1/items:add", "", &body).unwrap_err()
+    };
+    assert!(nested(127).starts_with("the message `shop.v1.Request`: "));
+    for brackets in [128, 100_000] {
+        let why = "the body has more than 127 brackets in one another";
+        assert_eq!(nested(brackets), why);
+    }
+    let long = format!("{{\"{}\": 1}}", "x".repeat(100_000));
+    let why = read(&json, "POST", "/v1/items:add", "", &long).unwrap_err();
+    assert!(why.len() < 20_000, "{}", why.len());
+}
+
+#[test]
+fn both_ways_messages_are_nested_as_deep_as_in_protobuf() {
+    let json = load(PROTO).unwrap();
+    let request = |levels: usize| {
+        let body = r#"{"next":"#.repeat(levels - 1) + "{}" + &"}".repeat(levels - 1);
+        read(&json, "POST", "/v1/items:add", "", &body)
+    };
+    // The outermost one is not counted by protobuf.
+    assert!(request(MOST_MESSAGES + 1).is_ok());
+    let why = request(MOST_MESSAGES + 2).unwrap_err();
+    assert!(why.contains("nested deeper than 100 messages"), "{why}");
+    let output = Output {
+        message: json.pool.get_message_by_name("shop.v1.Request").unwrap(),
+        part: None,
+    };
+    let answer = |levels: usize| {
+        let mut message = Vec::new();
+        for _ in 1..levels {
+            let mut outer = vec![0x52];
+            prost::encode_length_delimiter(message.len(), &mut outer).unwrap();
+            outer.extend(message);
+            message = outer;
+        }
+        success(&output, &message)
+    };
+    assert!(answer(MOST_MESSAGES + 1).is_ok());
+    let why = answer(MOST_MESSAGES + 2).unwrap_err().message;
+    assert!(why.contains("nested deeper than 100 messages"), "{why}");
 }
 
 #[test]
