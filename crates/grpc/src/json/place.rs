@@ -46,7 +46,7 @@ enum Step {
 #[derive(Debug)]
 enum ValuePath<'a> {
     Root,
-    Within(&'a ValuePath<'a>, Step),
+    Within(&'a Self, Step),
 }
 
 impl ValuePath<'_> {

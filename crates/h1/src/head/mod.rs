@@ -224,8 +224,10 @@ impl RequestHead {
     /// Bytes of memory: the buffer that all of it lies in, and the fields beyond those of ordinary
     /// requests.
     pub fn size(&self) -> usize {
-        let fields = self.fields.len() + self.underscored.as_ref().map_or(0, |it| it.len());
-        self.fields.received().len() + fields.saturating_sub(SLOTS) * FIELD
+        let underscored = self.underscored.as_ref().map_or(0, |fields| fields.len());
+        let fields = self.fields.len().saturating_add(underscored);
+        let beyond = fields.saturating_sub(SLOTS).saturating_mul(FIELD);
+        self.fields.received().len().saturating_add(beyond)
     }
 
     /// For what middleware changes.
