@@ -916,6 +916,40 @@ fn programs_end_when_their_server_is_killed() {
     both.into_iter().for_each(is_gone);
 }
 
+/// The shell that ends what programs have started may be ended, too.
+#[test]
+fn programs_end_with_their_server_when_their_guard_was_killed_before() {
+    let server = start(
+        "  family: {command: sh -c 'trap \"\" TERM INT HUP; sleep 1000 & echo $! > child; wait', start_time: 50ms}\n",
+    );
+    let before = pids(&until(&server, "family", "running"));
+    let child = number(&server, "child");
+    let guard = |other: i32| {
+        wait_for("a guard", || {
+            let entries = fs::read_dir("/proc").expect("/proc").flatten();
+            let mut pids = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
+            pids.find(|pid| {
+                let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));
+                let is_own = read("status")
+                    .is_ok_and(|it| it.contains(&format!("\nPPid:\t{}\n", server.pid())));
+                let is_guard = read("cmdline").is_ok_and(|it| it.contains("pronghorn-guard"));
+                *pid != other && is_own && is_guard
+            })
+        })
+    };
+    let first = guard(0);
+    kill_process(Pid::from_raw(first).expect("a pid"), Signal::KILL).expect("it is there");
+    server.logged(&[
+        "WARN",
+        "`pronghorn-guard` has ended with signal 9 (SIGKILL): another one is started",
+    ]);
+    guard(first);
+    // Programs go on, and are restarted by their rules.
+    assert_eq!(pids(&processes(&server, "family")), before);
+    server.killed();
+    [before[0], child].into_iter().for_each(is_gone);
+}
+
 /// The server does nothing for programs that only run.
 #[test]
 fn a_hundred_programs_at_rest_cost_next_to_nothing() {
