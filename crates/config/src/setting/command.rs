@@ -102,7 +102,13 @@ impl fmt::Display for Command {
         f.write_str(&self.program)?;
         let arguments = masked_words(self.arguments.iter().map(String::as_str));
         arguments.iter().try_for_each(|part| {
-            if part.is_empty() || part.contains(char::is_whitespace) {
+            let is_quoted = part.contains('"');
+            if is_quoted && !part.contains('\'') {
+                write!(f, " '{part}'")
+            } else if is_quoted {
+                let escaped = part.replace('\\', "\\\\").replace('"', "\\\"");
+                write!(f, " \"{escaped}\"")
+            } else if part.is_empty() || part.contains(|c: char| c.is_whitespace() || c == '\'') {
                 write!(f, " \"{part}\"")
             } else {
                 write!(f, " {part}")
@@ -266,6 +272,20 @@ mod tests {
         assert!(SpacedCommand::roadrunner("a, b").is_none());
         assert!(SpacedCommand::roadrunner("a 'b'").is_some());
         assert_eq!(SpacedCommand::parse("  "), Err("it names no program"));
+    }
+
+    #[test]
+    fn what_is_shown_means_the_same_when_it_is_written() {
+        for argv in [
+            &["sh", "-c", "trap \"\" INT; echo it's"][..],
+            &["sh", "-c", "echo \"a  b\" \\"],
+            &["sh", "-c", "echo 'a b'"],
+            &["php", "it's", "", "a b"],
+        ] {
+            let command = Command::new(argv.iter().map(ToString::to_string)).unwrap();
+            let again = SpacedCommand::parse(&command.to_string());
+            assert_eq!(again, Ok(SpacedCommand(command)), "{argv:?}");
+        }
     }
 
     #[test]
