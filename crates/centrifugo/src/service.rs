@@ -1,6 +1,5 @@
 //! The service `centrifuge`.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,8 @@ use pronghorn_client::ClientError;
 use pronghorn_config::Listen;
 use pronghorn_grpc_wire::{MessageLimits, Server};
 use pronghorn_plugin_api::{
-    ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,
+    ConfiguredPool, Context, Finding, Handover, Machine, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::open_files::Share;
@@ -87,9 +87,9 @@ impl Service for CentrifugoService {
         Some(Share::CENTRIFUGO)
     }
 
-    fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
         let mut findings = Vec::new();
-        if let Err(error) = api(self.settings.api.clone(), directory) {
+        if let Err(error) = api(self.settings.api.clone(), machine.directory) {
             let hint = "correct the files";
             findings.push(Finding::missing("centrifuge.tls", error.to_string(), hint));
         }

@@ -387,6 +387,13 @@ impl<'a> Table<'a> {
         self.written(name).is_some()
     }
 
+    /// True when the key is written with a value, if a wrong one, which is told then. Where it is
+    /// needed, whoever reads the section tells of another one.
+    pub fn has_value(&self, name: &str) -> bool {
+        self.written(name)
+            .is_some_and(|node| node.value != Value::Null && !node.is_blank())
+    }
+
     /// True when the key is written, and nothing stands there: no text, no item, no name.
     pub fn is_empty(&self, name: &str) -> bool {
         self.written(name).is_some_and(|node| match &node.value {

@@ -1,6 +1,5 @@
 //! The service `grpc`.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,8 +8,8 @@ use pronghorn_base::lock;
 use pronghorn_config::{Listen, Section as _, Table};
 use pronghorn_grpc_wire::Server;
 use pronghorn_plugin_api::{
-    BoxFuture, ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError,
-    Stopped,
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, Machine, Reload, Running, Service,
+    StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::open_files::Share;
@@ -121,9 +120,9 @@ impl Service for GrpcService {
         self.settings.listen.as_ref().map(|_| Share::GRPC)
     }
 
-    fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
         let mut findings = Vec::new();
-        match load(&self.settings, directory) {
+        match load(&self.settings, machine.directory) {
             Err(error) => {
                 let (message, hint) = (format!("can't be used: {error}"), error.hint());
                 findings.push(Finding::missing("grpc.proto", message, hint));
@@ -150,7 +149,7 @@ impl Service for GrpcService {
             }
         }
         if let Some(tls) = &self.settings.tls
-            && let Err(error) = Certificates::load(tls, directory)
+            && let Err(error) = Certificates::load(tls, machine.directory)
         {
             let message = format!("can't be used: {error}");
             findings.push(Finding::missing("grpc.tls", message, "correct the files"));

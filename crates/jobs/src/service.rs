@@ -1,7 +1,5 @@
 //! The service `jobs`.
 
-use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +8,10 @@ use pronghorn_brokers::Brokers;
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::rpc::Forward;
 use pronghorn_plugin_api::{
-    BoxFuture, ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError,
-    Stopped,
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, Machine, Reload, Running, Service,
+    StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
-use pronghorn_process::which;
 use pronghorn_queue::is_lent;
 use pronghorn_store::{LazyStore, OpenError};
 use pronghorn_trace::Tracer;
@@ -115,26 +112,18 @@ impl Service for JobsService {
         pools.collect()
     }
 
-    fn look(&self, folder: &Path, environment: &[(OsString, OsString)]) -> Vec<Finding> {
-        let path = environment.iter().rfind(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| path);
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
         let missing = |(name, schedule): &(String, ScheduleSettings)| {
             let What::Command { command, .. } = &schedule.what else {
                 return None;
             };
-            let program = command.program();
-            if which(program, path, folder).is_some_and(|found| found.is_file()) {
-                return None;
-            }
-            Some(Finding {
-                severity: Severity::Warning,
-                key: format!("{JOBS}.schedules.{name}.command"),
-                message: format!("runs `{program}`, which was not found: its runs will fail"),
-                hint: format!(
-                    "a name is looked up in PATH, and a path is taken from {}",
-                    folder.display()
-                ),
-            })
+            let (lacks, hint) = machine.lacks(command, machine.user())?;
+            let key = format!("{JOBS}.schedules.{name}.command");
+            Some(Finding::doubtful(
+                key,
+                format!("{lacks}: its runs will fail"),
+                hint,
+            ))
         };
         let schedules = self.settings.schedules.iter();
         let never = schedules.clone().filter_map(|(name, schedule)| {

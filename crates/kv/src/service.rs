@@ -1,16 +1,15 @@
 //! The service `kv`.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
 use pronghorn_cache::Cache;
 use pronghorn_config::{Severity, Size, Table};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, Finding, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
+    BoxFuture, Context, Finding, Handover, Machine, NotReady, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_process::memory;
 use pronghorn_store::{Claim, LazyStore, OpenError};
@@ -78,7 +77,7 @@ impl Service for KvService {
         storages.any(|(_, driver)| !matches!(driver, DriverSettings::Memory { .. }))
     }
 
-    fn look(&self, _: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+    fn look(&self, _: &Machine<'_>) -> Vec<Finding> {
         let Some(allowed) = memory::allowed() else {
             return Vec::new();
         };

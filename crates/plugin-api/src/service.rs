@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
-use pronghorn_config::{Listen, Severity, Table};
+use pronghorn_config::{Command, Listen, Severity, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_process::open_files::{Reserved, Share};
+use pronghorn_process::{Credentials, find_runnable};
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
@@ -77,8 +78,8 @@ pub trait Service: Any + fmt::Debug + Send {
     }
 
     /// Says what of this machine does not fit the settings, beside its pools: what the start would
-    /// fail by. Relative paths begin in `folder`; commands get this environment.
-    fn look(&self, _folder: &Path, _environment: &[(OsString, OsString)]) -> Vec<Finding> {
+    /// fail by.
+    fn look(&self, _machine: &Machine<'_>) -> Vec<Finding> {
         Vec::new()
     }
 
@@ -165,6 +166,45 @@ pub struct Finding {
     pub message: String,
     /// What to do.
     pub hint: String,
+}
+
+/// The machine as a server finds it, for who looks at it before a start.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// Where commands work, and relative paths begin.
+    pub directory: &'a Path,
+    /// The environment of commands.
+    pub environment: &'a [(OsString, OsString)],
+    /// None where somebody else than who asks starts the server: what users may do is not known.
+    pub users: Option<&'a WorkerUsers>,
+}
+
+impl Machine<'_> {
+    /// The search path of commands.
+    #[must_use]
+    pub fn path(&self) -> Option<&OsStr> {
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        path.map(|(_, path)| path.as_os_str())
+    }
+
+    /// Whose rights commands have that name no user; none for the server's own.
+    #[must_use]
+    pub fn user(&self) -> Option<&Credentials> {
+        let (_, user) = self.users?.of_server()?;
+        Some(user)
+    }
+
+    /// Why a command would not be started as this user, with what to do.
+    #[must_use]
+    pub fn lacks(&self, command: &Command, user: Option<&Credentials>) -> Option<(String, String)> {
+        let program = command.program();
+        let why = find_runnable(program, self.path(), self.directory, user).err()?;
+        if self.users.is_none() && why.is_about_user() {
+            return None;
+        }
+        let message = format!("runs `{program}`, which {why}");
+        Some((message, why.hint(self.directory)))
+    }
 }
 
 impl Finding {

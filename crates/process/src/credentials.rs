@@ -121,14 +121,27 @@ impl Credentials {
     ///
     /// When the user may not, or this process may not find out.
     pub fn may_read(&self, path: &Path) -> io::Result<()> {
-        let open = || fs::File::open(path).map(|_| ());
+        self.ask(|| fs::File::open(path).map(|_| ()))
+    }
+
+    /// Whether the user may execute a file, judged in the same way.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn may_run(&self, path: &Path) -> io::Result<()> {
+        self.ask(|| may_run(path))
+    }
+
+    /// Asks the kernel as this user.
+    fn ask(&self, question: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
         if self.is_current() {
-            return open();
+            return question();
         }
         // Identities belong to threads: this one takes the user's, and ends with it.
         let ask = || {
             self.become_by_thread()?;
-            open()
+            question()
         };
         thread::scope(|scope| {
             let asked = thread::Builder::new().spawn_scoped(scope, ask)?;
@@ -152,6 +165,11 @@ impl Credentials {
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
     }
+}
+
+/// Whether this process may execute a file.
+pub(crate) fn may_run(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
 /// Looks up a group by name or number.

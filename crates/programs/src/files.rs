@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-use pronghorn_base::LogThrottle;
+use pronghorn_base::{LogThrottle, kind_of};
+use rustix::fs::{Access, OFlags, access, major, minor};
+use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::LOG;
@@ -46,6 +48,19 @@ pub(crate) struct FilePlace {
     pub(crate) backups: u32,
 }
 
+/// Why a file takes no lines. The operator's. The texts follow its name and a comma.
+#[derive(Debug, Error)]
+pub(crate) enum FileError {
+    #[error("whose directory `{}` is not there", .0.display())]
+    NoDirectory(PathBuf),
+    #[error("which is the server's own output")]
+    OwnOutput,
+    #[error("which is {0}, and no file")]
+    NoFile(&'static str),
+    #[error("which can't be written: {0}")]
+    Io(#[from] io::Error),
+}
+
 struct LogEntry {
     file: Arc<FilePlace>,
     line: Vec<u8>,
@@ -67,7 +82,7 @@ impl Writer {
     /// # Errors
     ///
     /// When the file can't be opened.
-    pub(crate) fn open(&self, place: FilePlace) -> io::Result<LogFile> {
+    pub(crate) fn open(&self, place: FilePlace) -> Result<LogFile, FileError> {
         open(&place.path)?;
         Ok(LogFile {
             writer: self.clone(),
@@ -103,6 +118,8 @@ impl LogFile {
 struct Opened {
     file: File,
     size: u64,
+    /// A new one begins when it is full. Not so for `/dev/null`.
+    is_file: bool,
 }
 
 fn write_all(entries: &Receiver<LogEntry>) {
@@ -113,14 +130,18 @@ fn write_all(entries: &Receiver<LogEntry>) {
             static TROUBLE: LogThrottle = LogThrottle::new();
             if let Some(lines) = TROUBLE.should_log() {
                 let (program, path) = (&*file.program, file.path.display());
-                tracing::error!(target: LOG, program, lines, "`{path}` can't be written: {error}");
+                tracing::error!(target: LOG, program, lines, "lines are lost: they go to `{path}`, {error}");
             }
             opened.remove(&file.path);
         }
     }
 }
 
-fn write(opened: &mut HashMap<PathBuf, Opened>, place: &FilePlace, line: &[u8]) -> io::Result<()> {
+fn write(
+    opened: &mut HashMap<PathBuf, Opened>,
+    place: &FilePlace,
+    line: &[u8],
+) -> Result<(), FileError> {
     let FilePlace { path, .. } = place;
     // Somebody may have moved it away, as logrotate does.
     if let Some(known) = opened.get(path)
@@ -128,16 +149,23 @@ fn write(opened: &mut HashMap<PathBuf, Opened>, place: &FilePlace, line: &[u8]) 
     {
         opened.remove(path);
     }
-    let is_full =
-        |known: &Opened| known.size > 0 && known.size + line.len() as u64 > place.max_size;
+    let is_full = |known: &Opened| {
+        known.is_file && known.size > 0 && known.size + line.len() as u64 > place.max_size
+    };
     if opened.get(path).is_some_and(is_full) {
         opened.remove(path);
         rotate(path, place.backups)?;
     }
     if !opened.contains_key(path) {
         let file = open(path)?;
-        let size = file.metadata()?.len();
-        opened.insert(path.clone(), Opened { file, size });
+        let metadata = file.metadata()?;
+        let (size, is_file) = (metadata.len(), metadata.is_file());
+        let new = Opened {
+            file,
+            size,
+            is_file,
+        };
+        opened.insert(path.clone(), new);
     }
     let Some(known) = opened.get_mut(path) else {
         return Ok(()); // it was put there above
@@ -152,12 +180,94 @@ fn is_there(path: &Path, file: &File) -> bool {
     place(path.metadata()) == place(file.metadata())
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path) -> Result<File, FileError> {
+    kind(path)?;
+    // A link in place of the file would have the server append to any file that it may write, and a
+    // pipe without a reader would hold it up.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
-    // A link in place of the file would have the server append to any file that it may write.
-    let no_links = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let options = options.append(true).create(true).mode(MODE);
-    options.custom_flags(no_links).open(path)
+    options.append(true).create(true).mode(MODE);
+    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
+    opened.map_err(|source| FileError::of(path, source))
+}
+
+/// Whether lines can be written to a file, which is not made for that.
+///
+/// # Errors
+///
+/// Why they can't.
+pub(crate) fn judge(path: &Path) -> Result<(), FileError> {
+    let refused = |source| FileError::of(path, source);
+    if kind(path)? == Kind::Missing {
+        let directory = path.parent().unwrap_or_else(|| Path::new("/"));
+        let is_directory = directory.metadata().map_err(refused)?.is_dir();
+        if !is_directory {
+            return Err(refused(io::ErrorKind::NotADirectory.into()));
+        }
+        let allowed = access(directory, Access::WRITE_OK | Access::EXEC_OK);
+        return allowed.map_err(|error| refused(error.into()));
+    }
+    access(path, Access::WRITE_OK).map_err(|error| refused(error.into()))
+}
+
+/// A thing in the place of a file that takes lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Missing,
+    File,
+    /// `/dev/null`, in which whatever is written is gone.
+    Null,
+}
+
+fn kind(path: &Path) -> Result<Kind, FileError> {
+    const NULL: (u32, u32) = (1, 3);
+    let Ok(found) = path.symlink_metadata() else {
+        return Ok(Kind::Missing);
+    };
+    let device = (major(found.rdev()), minor(found.rdev()));
+    match kind_of(found.file_type()) {
+        None => Ok(Kind::File),
+        Some(_) if found.file_type().is_char_device() && device == NULL => Ok(Kind::Null),
+        Some(_) if is_own_output(path) => Err(FileError::OwnOutput),
+        Some(other) => Err(FileError::NoFile(other)),
+    }
+}
+
+/// Names of the server's own output: its log, that of a terminal or a pipe.
+fn is_own_output(path: &Path) -> bool {
+    let own = ["/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/console"];
+    own.iter().any(|own| path == Path::new(own))
+        || ["/dev/fd", "/proc/self/fd"]
+            .iter()
+            .any(|own| path.starts_with(own))
+}
+
+impl FileError {
+    fn of(path: &Path, source: io::Error) -> Self {
+        let directory = path.parent().unwrap_or_else(|| Path::new("/"));
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NoDirectory(directory.to_owned()),
+            _ => Self::Io(source),
+        }
+    }
+
+    /// The way out.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::NoDirectory(_) => "create the directory, or name a file in another one",
+            Self::OwnOutput | Self::NoFile(_) => {
+                "name a file, or remove `output`: then the lines are records of the server's log"
+            }
+            Self::Io(_) => {
+                "the server's user writes the file: give it the permission, or name another file"
+            }
+        }
+    }
+
+    /// Whether another user might write it.
+    pub(crate) const fn is_about_user(&self) -> bool {
+        matches!(self, Self::Io(_))
+    }
 }
 
 /// `a.log` becomes `a.log.1`, that one `a.log.2`, and the last one goes.
@@ -212,6 +322,61 @@ mod tests {
         assert_eq!(directory.read("a.log.1"), "longer than a file\n");
         assert_eq!(directory.read("a.log.2"), "three\nfour\n".get(6..).unwrap());
         assert!(!directory.join("a.log.3").exists());
+    }
+
+    #[test]
+    fn what_takes_no_lines_is_told_before_and_at_the_start() {
+        let directory = Directory::with(&[("there", ""), ("place/x", "")]);
+        std::os::unix::fs::symlink(directory.join("there"), directory.join("link")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, directory.join("pipe"), fifo, mode, 0).unwrap();
+        let no_directory = format!(
+            "whose directory `{}` is not there",
+            directory.join("no").display()
+        );
+        let kind = directory.metadata().unwrap().file_type();
+        let of_directory = format!("which is {}, and no file", kind_of(kind).unwrap());
+        for (path, expected) in [
+            ("there", None),
+            ("new", None),
+            ("/dev/null", None),
+            ("no/new", Some(&*no_directory)),
+            ("place", Some(&*of_directory)),
+            ("link", Some("which is a symbolic link, and no file")),
+            ("pipe", Some("which is a named pipe, and no file")),
+            ("/dev/zero", Some("which is a device, and no file")),
+            ("/dev/stdout", Some("which is the server's own output")),
+            ("/proc/self/fd/1", Some("which is the server's own output")),
+        ] {
+            let path = directory.join(path);
+            let judged = judge(&path).err().map(|why| why.to_string());
+            assert_eq!(judged.as_deref(), expected, "{}", path.display());
+            let opened = open(&path).err().map(|why| why.to_string());
+            assert_eq!(opened, judged, "{}", path.display());
+        }
+        let through_file = judge(&directory.join("there/new")).unwrap_err();
+        assert!(
+            through_file
+                .to_string()
+                .starts_with("which can't be written: ")
+        );
+    }
+
+    /// As root, `/dev/null` would be moved away.
+    #[test]
+    fn a_device_is_never_full() {
+        let place = FilePlace {
+            program: "a".to_owned(),
+            path: "/dev/null".into(),
+            max_size: 1,
+            backups: 0,
+        };
+        let mut opened = HashMap::new();
+        for _ in 0..3 {
+            write(&mut opened, &place, b"one\n").unwrap();
+        }
+        assert!(!opened[&place.path].is_file && Path::new("/dev/null").exists());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pronghorn_base::{LogThrottle, millis, since_1970, with_causes};
 use pronghorn_config::{Command, show_duration};
 use pronghorn_launch::{Ended, Leftovers, Program, ProgramError, RunningProgram};
 use pronghorn_pool::{Incident, IncidentKind, Incidents};
-use pronghorn_process::{Credentials, Exit, NamedSignal, Spawner, family_memory};
+use pronghorn_process::{Credentials, Exit, NamedSignal, Spawner, family_memory, find_runnable};
 use pronghorn_workers::Pools;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::channel::{Channel, record};
 use crate::environment::set;
-use crate::files::{FilePlace, Writer};
+use crate::files::{FileError, FilePlace, Writer};
 use crate::guard::Guard;
 use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
 use crate::notify::{Notice, NotifySocket};
@@ -66,6 +66,34 @@ impl Surroundings {
             Some(own) => self.directory.join(own),
             None => self.directory.clone(),
         }
+    }
+
+    /// Whether a program could be started, before anything is done for it.
+    pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), String> {
+        let Some(command) = spec.command() else {
+            return Err("it has no command".to_owned());
+        };
+        let directory = self.directory_of(spec);
+        if !directory.is_dir() {
+            let directory = directory.display();
+            return Err(format!(
+                "it can't be started: there is no directory `{directory}`"
+            ));
+        }
+        let variables = self.pools.command_variables();
+        let own = spec.settings.env.iter().rfind(|(name, _)| name == "PATH");
+        let path = variables.iter().rfind(|(name, _)| name == "PATH");
+        let path = match own {
+            Some((_, path)) => Some(path.into()),
+            None => path.map(|(_, path)| path.clone()),
+        };
+        let program = command.program();
+        let user = spec.user.as_ref().or(self.user.as_ref());
+        let found = find_runnable(program, path, &directory, user);
+        found.map(|_| ()).map_err(|why| {
+            let hint = why.hint(&directory);
+            format!("it can't be started: `{program}` {why} (hint: {hint})")
+        })
     }
 }
 
@@ -479,7 +507,7 @@ impl Instance {
                 max_size: log.max_size.bytes(),
                 backups: log.backups,
             });
-            opened.map_err(|source| NotStarted::File { path, source })
+            opened.map_err(|why| NotStarted::File { path, why })
         };
         let files = settings.log.as_ref().and_then(|log| {
             let out = open(log, log.file.as_ref()?);
@@ -897,11 +925,8 @@ enum NotStarted {
     Socket(#[source] std::io::Error),
     #[error("it can't be started: its configuration can't be written")]
     RoadRunner(#[source] std::io::Error),
-    #[error("it can't be started: `{}` can't be opened", path.display())]
-    File {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    #[error("it can't be started: it writes to `{}`, {why} (hint: {})", path.display(), why.hint())]
+    File { path: PathBuf, why: FileError },
 }
 
 /// Something that comes from a process.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_process::{NamedSignal, which};
+use pronghorn_process::NamedSignal;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
@@ -76,30 +76,9 @@ impl Program {
             .collect()
     }
 
-    /// Whether its program can be found, before anything is stopped for it.
+    /// Whether it could be started by these settings, before anything is stopped for it.
     pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), String> {
-        let Some(command) = spec.command() else {
-            return Err("it has no command".to_owned());
-        };
-        let directory = self.around.directory_of(spec);
-        if !directory.is_dir() {
-            let directory = directory.display();
-            return Err(format!(
-                "it can't be started: there is no directory `{directory}`"
-            ));
-        }
-        let variables = self.around.pools.command_variables();
-        let own = spec.settings.env.iter().rfind(|(name, _)| name == "PATH");
-        let path = variables.iter().rfind(|(name, _)| name == "PATH");
-        let path = match own {
-            Some((_, path)) => Some(path.into()),
-            None => path.map(|(_, path)| path.clone()),
-        };
-        let program = command.program();
-        match which(program, path, &directory) {
-            Some(found) if found.is_file() => Ok(()),
-            _ => Err(format!("it can't be started: `{program}` was not found")),
-        }
+        self.around.look_up(spec)
     }
 
     /// Starts all processes that are not there.

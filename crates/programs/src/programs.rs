@@ -112,6 +112,11 @@ impl Programs {
         let program = self.add(spec, true)?;
         if let Err(why) = program.start().await {
             self.remove(&name).await?;
+        let refused = |why| ProgramsError::NotStarted {
+            name: spec.name.clone(),
+            why,
+        };
+        self.0.around.look_up(&spec).map_err(refused)?;
             return Err(ProgramsError::NotStarted { name, why });
         }
         Ok(())
@@ -307,8 +312,7 @@ impl Programs {
         if is_same || !spec.settings.autostart {
             return Ok(spec);
         }
-        let unstarted = Program::new(spec.clone(), self.0.around.clone(), false);
-        let found = unstarted.look_up(&spec);
+        let found = self.0.around.look_up(&spec);
         found.map_err(|why| format!("{name}: {why}"))?;
         Ok(spec)
     }

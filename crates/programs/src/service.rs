@@ -1,16 +1,16 @@
 //! The service `service`.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::{self, PipeWriter};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_config::{Severity, Table};
+use pronghorn_config::{Command, Severity, Table};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, Finding, NotReady, Reload, Running, Service, StartError, Stopped,
+    BoxFuture, Context, Finding, Machine, NotReady, Reload, Running, Service, StartError, Stopped,
 };
-use pronghorn_process::which;
+use pronghorn_process::find_runnable;
 use pronghorn_workers::Pools;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::LOG;
 use crate::all::AllPrograms;
 use crate::channel::{Channel, record};
-use crate::files::Writer;
+use crate::files::{self, Writer};
 use crate::guard::Guard;
 use crate::instance::Surroundings;
 use crate::methods;
@@ -103,48 +103,10 @@ impl Service for ProgramsService {
         self.programs.iter().any(|(_, it)| it.essential)
     }
 
-    fn look(&self, directory: &Path, environment: &[(OsString, OsString)]) -> Vec<Finding> {
-        let path = environment.iter().rfind(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| path);
-        let mut findings = Vec::new();
-        for (name, settings) in &self.programs {
-            let key = |key: &str| format!("{LOG}.{name}.{key}");
-            let named = settings.directory.as_ref();
-            let own = named.map_or_else(|| directory.to_owned(), |own| directory.join(own));
-            if let Some(named) = named {
-                findings.extend(Finding::of_folder(key("directory"), named, directory));
-            }
-            if let Err(why) = user(settings) {
-                findings.push(Finding::missing(
-                    key("user"),
-                    format!("can't be used: {why}"),
-                    "name another user, or start the server as root",
-                ));
-            }
-            let Some(command) = &settings.command else {
-                continue;
-            };
-            let has_path = settings.env.iter().any(|(name, _)| name == "PATH");
-            let program = command.program();
-            let found = which(program, path, &own).is_some_and(|found| found.is_file());
-            if !found && !has_path {
-                let severity = if settings.autostart {
-                    Severity::Error
-                } else {
-                    Severity::Warning
-                };
-                findings.push(Finding {
-                    severity,
-                    key: key("command"),
-                    message: format!("runs `{program}`, which was not found"),
-                    hint: format!(
-                        "a name is looked up in PATH, and a path is taken from {}",
-                        own.display()
-                    ),
-                });
-            }
-        }
-        findings
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
+        let programs = self.programs.iter();
+        let found = programs.flat_map(|(name, settings)| look_at(name, settings, machine));
+        found.collect()
     }
 
     fn start(
@@ -162,6 +124,92 @@ impl Service for ProgramsService {
             Ok(Box::new(running) as Box<dyn Running>)
         })
     }
+}
+
+/// Tells why the start of a program would fail, or its health command.
+fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let key = |key: &str| format!("{LOG}.{name}.{key}");
+    if let Some(named) = &settings.directory {
+        let finding = Finding::of_folder(key("directory"), named, machine.directory);
+        findings.extend(finding);
+    }
+    // Nobody starts it before somebody asks for it.
+    let severity = if settings.autostart {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let finding = |key: String, message: String, hint: String| Finding {
+        severity,
+        key,
+        message,
+        hint,
+    };
+    let own = user(settings);
+    if let Err(why) = &own {
+        findings.push(Finding::missing(
+            key("user"),
+            format!("can't be used: {why}"),
+            "name another user, or start the server as root",
+        ));
+    }
+    let user = match &own {
+        Ok(Some(own)) => Some(own),
+        Ok(None) => machine.user(),
+        Err(_) => None,
+    };
+    let knows_user = machine.users.is_some() && own.is_ok();
+    let work = match &settings.directory {
+        Some(own) => machine.directory.join(own),
+        None => machine.directory.to_owned(),
+    };
+    let mut path = settings.env.iter().filter(|(name, _)| name == "PATH");
+    let path = path
+        .next_back()
+        .map(|(_, path)| OsStr::new(path))
+        .or_else(|| machine.path());
+    let health = settings.health.as_ref();
+    let health = health.and_then(|health| health.command.as_ref());
+    let commands = [
+        ("command", settings.command.as_ref()),
+        ("health.command", health),
+    ];
+    for (of, command) in commands {
+        let Some(program) = command.map(Command::program) else {
+            continue;
+        };
+        if let Err(why) = find_runnable(program, path, &work, user)
+            && (knows_user || !why.is_about_user())
+        {
+            let hint = why.hint(&work);
+            findings.push(finding(
+                key(of),
+                format!("runs `{program}`, which {why}"),
+                hint,
+            ));
+        }
+    }
+    let log = settings.log.as_ref();
+    let files = [
+        ("output.file", log.and_then(|log| log.file.as_ref())),
+        (
+            "output.stderr_file",
+            log.and_then(|log| log.stderr_file.as_ref()),
+        ),
+    ];
+    for (of, file) in files {
+        let Some(file) = file else {
+            continue;
+        };
+        if let Err(why) = files::judge(&machine.directory.join(file))
+            && (machine.users.is_some() || !why.is_about_user())
+        {
+            let message = format!("names `{}`, {why}", file.display());
+            findings.push(finding(key(of), message, why.hint().to_owned()));
+        }
+    }
+    findings
 }
 
 /// Starts the programs of one service, with all by which they are shown and steered.

@@ -429,7 +429,7 @@ fn read_command(t: &mut Table<'_>) -> (Option<Command>, u32) {
              No shell is involved.",
         )
         .optional();
-    if command.is_none() && !t.is_written("command") {
+    if command.is_none() && !t.has_value("command") {
         let message = "has no `command`";
         t.error("", message, "for example `command: php artisan queue:work`");
     }
@@ -587,7 +587,7 @@ impl HealthSettings {
                  directory and environment, and `PRONGHORN_PROGRAM_PID`.",
             )
             .optional();
-        if command.is_none() && !t.is_written("command") {
+        if command.is_none() && !t.has_value("command") {
             t.error(
                 "",
                 "has no `command`",
@@ -621,10 +621,11 @@ impl LogFileSettings {
         let file: Option<PathBuf> = t
             .key(
                 "file",
-                "The file. Its directory has to be there. The server's user writes to it.",
+                "The file. Its directory has to be there. The server's user writes to it. A link \
+                 or a device is refused, but for `/dev/null`.",
             )
             .optional();
-        if file.is_none() && !t.is_written("file") {
+        if file.is_none() && !t.has_value("file") {
             t.error(
                 "",
                 "has no `file`",

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use pronghorn_config::{Command, Map, Node, Table, Value};
-use pronghorn_plugin_api::{BoxFuture, Context, Finding, Running, Service, StartError};
-use pronghorn_process::which;
+use pronghorn_plugin_api::{BoxFuture, Context, Finding, Machine, Running, Service, StartError};
+use pronghorn_process::{Credentials, NotRunnable, find_runnable};
 use pronghorn_workers::{Pools, ServerSettings};
 
 use crate::all::AllPrograms;
@@ -102,9 +102,10 @@ impl TemporalService {
             workers.ok_or("neither `server.command` nor `temporal.activities.command` is set")?;
         let binary = self.binary(directory);
         let variables = pools.command_variables();
-        if let Some(missing) = missing(&binary, directory, &variables) {
+        let user = pools.resources().users.of_server().map(|(_, user)| user);
+        if let Some((missing, hint)) = missing(&binary, directory, &variables, user) {
             return Err(format!(
-                "`{binary}`, which serves `temporal`, {missing} (hint: {GET})"
+                "`{binary}`, which serves `temporal`, {missing} (hint: {hint})"
             ));
         }
         let command = Command::new([binary]).ok_or("`temporal.binary` is empty")?;
@@ -125,13 +126,18 @@ fn missing(
     binary: &str,
     directory: &Path,
     environment: &[(OsString, OsString)],
-) -> Option<&'static str> {
+    user: Option<&Credentials>,
+) -> Option<(String, String)> {
     let path = environment.iter().rfind(|(name, _)| name == "PATH");
-    let path = path.map(|(_, path)| path);
-    match which(binary, path, directory) {
-        Some(found) if is_own(&found) => Some("is this server, and not RoadRunner"),
-        Some(found) if found.is_file() => None,
-        _ => Some("was not found"),
+    let path = path.map(|(_, path)| path.as_os_str());
+    match find_runnable(binary, path, directory, user) {
+        Ok(found) if is_own(&found) => Some((
+            "is this server, and not RoadRunner".to_owned(),
+            GET.to_owned(),
+        )),
+        Ok(_) => None,
+        Err(why @ NotRunnable::Missing) => Some((why.to_string(), GET.to_owned())),
+        Err(why) => Some((why.to_string(), why.hint(directory))),
     }
 }
 
@@ -161,9 +167,15 @@ impl Service for TemporalService {
         }
     }
 
-    fn look(&self, directory: &Path, environment: &[(OsString, OsString)]) -> Vec<Finding> {
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
+        let Machine {
+            directory,
+            environment,
+            ..
+        } = *machine;
         let binary = self.binary(directory);
-        let Some(missing) = missing(&binary, directory, environment) else {
+        let missing = missing(&binary, directory, environment, machine.user());
+        let Some((missing, hint)) = missing else {
             return Vec::new();
         };
         let key = match self.binary {
@@ -171,7 +183,7 @@ impl Service for TemporalService {
             None => TEMPORAL,
         };
         let message = format!("is served by RoadRunner's program, and `{binary}` {missing}");
-        vec![Finding::missing(key, message, GET)]
+        vec![Finding::missing(key, message, hint)]
     }
 
     fn start(

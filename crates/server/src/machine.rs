@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use pronghorn_config::{Listen, Severity, nearest};
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::{ConfiguredPool, Finding};
+use pronghorn_plugin_api::{ConfiguredPool, Finding, Machine};
 use pronghorn_pool::Incidents;
 use pronghorn_pool::{Spool, Warmup};
-use pronghorn_process::Spawner;
 use pronghorn_process::memory::of_control_group;
+use pronghorn_process::{Credentials, NotRunnable, Spawner};
 use pronghorn_store::judge_state_directory;
 use pronghorn_wire::Kind;
-use pronghorn_workers::settings::{Mode, Runner};
+use pronghorn_workers::settings::{Mode, OnInit, Runner};
 use pronghorn_workers::{
     Launch, MemoryShare, PhpError, PoolResources, PoolSpec, SHORTER, Start, TooMuchMemory,
     UserError, Versions, WorkerUsers,
@@ -70,8 +70,20 @@ pub fn look(
     let mut of_commands = environment.to_vec();
     let own = settings.server.env.iter();
     of_commands.extend(own.map(|(name, value)| (name.into(), value.into())));
+    let machine = Machine {
+        directory: folder,
+        environment: &of_commands,
+        users: users.as_ref(),
+    };
     for (_, service) in &settings.services {
-        findings.extend(service.look(folder, &of_commands));
+        findings.extend(service.look(&machine));
+    }
+    // It runs before the first workers.
+    let mut services = settings.services.iter();
+    if let Some(on_init) = &settings.server.on_init
+        && services.any(|(_, service)| service.starts_processes())
+    {
+        findings.extend(look_at_on_init(on_init, environment, machine));
     }
     for (_, pool) in settings.pools() {
         look_at_files(&pool, folder, &mut findings);
@@ -85,6 +97,41 @@ pub fn look(
         runtime.shutdown_background();
     }
     findings
+}
+
+/// The command before the first workers: by its own user, if that is one.
+fn look_at_on_init(
+    on_init: &OnInit,
+    environment: &[(OsString, OsString)],
+    machine: Machine<'_>,
+) -> Option<Finding> {
+    let command = on_init.command.as_ref()?;
+    let own = on_init.user.as_ref();
+    let user = match own.map(|user| Credentials::look_up(user, None)) {
+        Some(Ok(user)) if user.is_current() || Credentials::may_change() => Some(user),
+        // Somebody else may check than starts it.
+        Some(Ok(_)) => return None,
+        Some(Err(error)) => {
+            let message = format!("names nobody: {error}");
+            let hint = "name another user, or remove it: then it is the workers' user";
+            return Some(Finding::missing("server.on_init.user", message, hint));
+        }
+        None => machine.user().cloned(),
+    };
+    let mut environment = environment.to_vec();
+    let own = on_init.env.iter();
+    environment.extend(own.map(|(name, value)| (name.into(), value.into())));
+    let machine = Machine {
+        environment: &environment,
+        ..machine
+    };
+    let (message, hint) = machine.lacks(command, user.as_ref())?;
+    let key = "server.on_init.command";
+    if on_init.exit_on_error {
+        return Some(Finding::missing(key, message, hint));
+    }
+    let message = format!("{message}: the server starts without it");
+    Some(Finding::doubtful(key, message, hint))
 }
 
 /// Directories where logs are to be files.
@@ -197,11 +244,11 @@ async fn look_at_pools(
             shares.extend(share.map(|share| (pool.section.clone(), share)));
         }
         let found = match pool.settings.mode() {
-            Mode::Worker => match look_at_command(&start, &pool) {
+            Mode::Worker => match look_at_command(&start, &pool, may_ask) {
                 None if may_ask => look_for_extension(&start, &pool).await,
                 missing => missing,
             },
-            Mode::FastCgi => look_at_fastcgi(&start, &pool),
+            Mode::FastCgi => look_at_fastcgi(&start, &pool, may_ask),
             Mode::Classic if may_ask => look_at_classic(&start, &pool).await,
             Mode::Classic | Mode::Cgi => None,
         };
@@ -259,8 +306,12 @@ async fn look_at_ini(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Vec<Findin
 }
 
 /// The program of a worker script, and the script.
-fn look_at_command(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
-    let (message, hint) = start.lacks()?;
+fn look_at_command(
+    start: &Start<'_>,
+    pool: &ConfiguredPool<'_>,
+    knows_users: bool,
+) -> Option<Finding> {
+    let (message, hint) = start.lacks(knows_users)?;
     Some(Finding::missing(command_key(pool), message, hint))
 }
 
@@ -271,32 +322,46 @@ fn command_key(pool: &ConfiguredPool<'_>) -> String {
     }
 }
 
-fn look_at_fastcgi(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
+fn look_at_fastcgi(
+    start: &Start<'_>,
+    pool: &ConfiguredPool<'_>,
+    knows_users: bool,
+) -> Option<Finding> {
     let Launch::FastCgi(launcher) = start.launch() else {
         return None;
     };
-    let program = Path::new(launcher.spec.argv.first()?);
-    if program.is_file() {
+    let program = launcher.spec.argv.first()?;
+    let why = start.judge(program).err()?;
+    if !knows_users && why.is_about_user() {
         return None;
     }
     Some(Finding::missing(
         format!("{}.mode", pool.section),
-        format!("is `fastcgi`, and `{}` was not found", program.display()),
-        "install it, `apt install php-cgi` for instance, or name another one by `command`",
+        format!("is `fastcgi`, and `{}` {why}", program.display()),
+        match why {
+            NotRunnable::Missing => {
+                "install it, `apt install php-cgi` for instance, or name another one by `command`"
+                    .to_owned()
+            }
+            why => why.hint(start.directory()),
+        },
     ))
 }
 
 async fn look_at_classic(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
-    if start.finds_php() {
+    let Some(why) = start.judge_program() else {
         return look_for_extension(start, pool).await;
-    }
+    };
     Some(Finding::missing(
         format!("{}.mode", pool.section),
-        format!(
-            "is `classic`, and `{}` was not found",
-            start.launch().command()
-        ),
-        "install it, `apt install php-cli` for instance, or name another one by `php`",
+        format!("is `classic`, and `{}` {why}", start.launch().command()),
+        match why {
+            NotRunnable::Missing => {
+                "install it, `apt install php-cli` for instance, or name another one by `php`"
+                    .to_owned()
+            }
+            why => why.hint(start.directory()),
+        },
     ))
 }
 

@@ -227,7 +227,7 @@ impl ServerSettings {
         let listen: Option<At> = t
             .key("addr", "The address to listen on, or a unix socket.")
             .optional();
-        if !t.is_written("addr") {
+        if !t.has_value("addr") {
             let hint = "for example `addr: tcp://127.0.0.1:7777`";
             t.error("", "has no `addr`", hint);
         }
@@ -580,6 +580,7 @@ mod tests {
         }
         for (section, said) in [
             ("  servers: {a: {}}\n", "has no `addr`"),
+            ("  servers: {a: {addr: ''}}\n", "has no `addr`"),
             ("", "has no `servers`"),
             (
                 "  servers: {a: {addr: ':1'}, b: {addr: ':1'}}\n",

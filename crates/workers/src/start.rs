@@ -16,7 +16,7 @@ use pronghorn_launch::{
 };
 use pronghorn_pool::transport::{Allowed, Borders};
 use pronghorn_pool::{Fence, Options, Plan, Quote, Warmup};
-use pronghorn_process::{Credentials, cpus, which};
+use pronghorn_process::{Credentials, NotRunnable, cpus, find_runnable, which};
 use pronghorn_wire::{Codec, Kind};
 
 use crate::launch::Launch;
@@ -211,24 +211,41 @@ impl Start<'_> {
         names.find(|name| self.find_program(name).is_some())
     }
 
-    /// Whether what a classic pool runs is there.
-    pub fn finds_php(&self) -> bool {
+    /// The directory in which its workers run.
+    pub fn directory(&self) -> &Path {
+        &self.resources.folder
+    }
+
+    /// Why what its workers run can't be started; none also for what is not PHP.
+    pub fn judge_program(&self) -> Option<NotRunnable> {
         let (_, argv) = self.command();
-        let program = argv.first();
-        program.is_some_and(|name| self.which(name).is_some_and(|path| path.is_file()))
+        self.judge(argv.first()?).err()
+    }
+
+    /// The program of this name, as its workers start it.
+    ///
+    /// # Errors
+    ///
+    /// Why they can't.
+    pub fn judge(&self, name: &OsStr) -> Result<PathBuf, NotRunnable> {
+        let user = self.user().map(|(_, user)| user);
+        find_runnable(name, self.path(), self.directory(), user)
     }
 
     /// What the command of a worker script names and this machine has not, and what to do. A
-    /// command that does not tell which PHP it runs is believed.
-    pub fn lacks(&self) -> Option<(String, String)> {
+    /// command that does not tell which PHP it runs is believed. `knows_users` is false where
+    /// somebody else starts the server.
+    pub fn lacks(&self, knows_users: bool) -> Option<(String, String)> {
         let (_, argv) = self.command();
         let program = argv.first()?;
-        if !self.finds_php() {
-            let message = format!("runs `{}`, which was not found", program.display());
-            let hint = format!(
-                "`apt install php-cli` for instance; a name is looked up in PATH, and a path is taken from {}",
-                self.resources.folder.display()
-            );
+        let why = self.judge_program();
+        if let Some(why) = why.filter(|why| knows_users || !why.is_about_user()) {
+            let message = format!("runs `{}`, which {why}", program.display());
+            let hint = why.hint(self.directory());
+            let hint = match why {
+                NotRunnable::Missing => format!("`apt install php-cli` for instance; {hint}"),
+                _ => hint,
+            };
             return Some((message, hint));
         }
         let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
@@ -277,8 +294,17 @@ impl Start<'_> {
     }
 
     fn which(&self, name: &OsStr) -> Option<PathBuf> {
+        which(name, self.path(), self.directory())
+    }
+
+    /// The search path of workers.
+    fn path(&self) -> Option<&OsStr> {
+        let mut own = self.server.env.iter();
+        if let Some((_, path)) = own.find(|(name, _)| *name == "PATH") {
+            return Some(path.as_ref());
+        }
         let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
-        which(name, path.map(|(_, path)| path), &self.resources.folder)
+        path.map(|(_, path)| path.as_os_str())
     }
 
     /// Also where daemons are.

@@ -619,6 +619,93 @@ fn a_missing_command_is_no_start_and_check_says_so() {
     started.assert_refused(&["gone", "/nowhere/program", "was not found"]);
 }
 
+/// By one rule for all commands, and by the code that the start goes by.
+#[test]
+fn check_says_what_a_start_would_fail_by() {
+    let site = site(
+        "  named: {command: bin}\n  place: {command: ./bin}\n  plain: {command: bin/plain}\n  \
+           windows: {command: bin/windows}\n  well: {command: sleep 1, health: {command: bin/plain}}\n  \
+           later: {command: bin/plain, autostart: false}\n  \
+           out: {command: sleep 1, output: {file: /dev/stdout}}\n  \
+           log: {command: sleep 1, output: {file: no/a.log, stderr_file: bin}}\n  \
+           null: {command: sleep 1, output: {file: /dev/null}}\n",
+    )
+    .file("bin/plain", "x")
+    .file("bin/windows", "#!/bin/sh\r\n");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(site.path("bin/windows"), executable).expect("its owner may");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(2), "{}", checked.stderr);
+    let said = checked.stdout + &checked.stderr;
+    for part in [
+        "`service.named.command` runs `bin`, which was not found",
+        "`service.place.command` runs `./bin`, which is a directory",
+        "`service.plain.command` runs `bin/plain`, which is not executable\nhint: `chmod +x ",
+        "`service.windows.command` runs `bin/windows`, which asks for `/bin/sh\\r` in its first line",
+        "`service.well.health.command` runs `bin/plain`, which is not executable",
+        "`service.out.output.file` names `/dev/stdout`, which is the server's own output\nhint: name a file, \
+         or remove `output`",
+        "`service.log.output.file` names `no/a.log`, whose directory `",
+        "`service.log.output.stderr_file` names `bin`, which is a ",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    let later = said
+        .lines()
+        .find(|line| line.contains("service.later.command"));
+    assert!(
+        later.is_some_and(|line| line.starts_with("warning: ")),
+        "{said}"
+    );
+    assert!(!said.contains("`service.null.output"), "{said}");
+    let site = site.config(&configuration(
+        "  out: {command: sleep 1, output: {file: /dev/stdout}}\n",
+    ));
+    let refused = Server::run(&site, &["serve"]);
+    refused.assert_refused(&["out", "which is the server's own output", "remove `output`"]);
+}
+
+#[test]
+fn an_empty_command_is_a_mistake() {
+    let site = site(
+        "  a: {command: ''}\n  b: {command: }\n  c: {command: sleep 1, health: {command: ''}}\n  \
+           d: {command: sleep 1, output: {file: ''}}\n  e: {command: []}\n",
+    );
+    let checked = Server::run(&site, &["check"]);
+    let said = checked.stdout + &checked.stderr;
+    for part in [
+        "`service.a` has no `command`",
+        "`service.b` has no `command`",
+        "`service.c.health` has no `command`",
+        "`service.d.output` has no `file`",
+        "hint: name a program first",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    assert!(
+        !said.contains("`service.e` has no"),
+        "one mistake is told once: {said}"
+    );
+}
+
+#[test]
+fn the_user_of_a_program_has_to_be_able_to_run_it() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let site = site("  own: {command: bin/own}\n  others: {command: bin/own, user: nobody}\n")
+        .file("bin/own", "#!/bin/sh\n");
+    let for_owner = fs::Permissions::from_mode(0o744);
+    fs::set_permissions(site.path("bin/own"), for_owner).expect("its owner may");
+    let checked = Server::run(&site, &["check"]);
+    let said = checked.stdout + &checked.stderr;
+    assert!(
+        said.contains("`service.others.command` runs `bin/own`, which nobody may not execute: "),
+        "{said}"
+    );
+    assert!(!said.contains("`service.own.command"), "{said}");
+}
+
 #[test]
 fn a_reload_touches_only_what_has_changed() {
     let server = start(

@@ -300,6 +300,52 @@ fn a_command_runs_before_the_first_workers() {
 }
 
 #[test]
+fn check_judges_all_commands_by_one_rule() {
+    let site = Site::new().file("plain", "no program").config(
+        "version: '3'\nserver: {command: ./plain w.php, on_init: {command: ./plain}}\nhttp:\n  address: 127.0.0.1:0\n  \
+         pools:\n    a: {command: ./plain w.php}\n    b: {mode: fastcgi, root: ., command: ./plain}\n    \
+         c: {mode: classic, root: ., php: ./plain}\n  \
+         routes: [{path: /a, pool: a}, {path: /b/*, pool: b}, {path: /c/*, pool: c}]\n\
+         grpc: {listen: '127.0.0.1:0', pool: {command: ./plain w.php}}\n\
+         tcp: {pool: {command: ./plain w.php}, servers: {a: {addr: 'tcp://127.0.0.1:0'}}}\n\
+         jobs: {schedules: {s: {every: 1h, command: ./plain}}}\n",
+    );
+    Server::run(&site, &["check"]).assert_said_with(
+        2,
+        &[
+            "`server.on_init.command` runs `./plain`, which is not executable: the server starts without it",
+            "`jobs.schedules.s.command` runs `./plain`, which is not executable: its runs will fail",
+            "`server.command` runs `./plain`, which is not executable",
+            "`http.pools.a.command` runs `./plain`, which is not executable",
+            "plain` is not executable",
+            "`http.pools.b.mode` is `fastcgi`, and `",
+            "`http.pools.c.mode` is `classic`, and `./plain` is not executable",
+            "`grpc.pool.command` runs `./plain`, which is not executable",
+            "`tcp.pool.command` runs `./plain`, which is not executable",
+            "hint: `chmod +x ",
+        ],
+    );
+    let site = site.config("version: '3'\nserver: {command: php w.php, on_init: {command: '', user: nobody-at-all}}\nhttp: {address: 127.0.0.1:0}\n");
+    Server::run(&site, &["check"]).assert_said_with(2, &["`server.on_init` has no `command`"]);
+    let site = site.config("version: '3'\nserver: {command: php w.php, on_init: {command: 'true', user: nobody-at-all}}\nhttp: {address: 127.0.0.1:0}\n");
+    Server::run(&site, &["check"]).assert_said_with(2, &["`server.on_init.user` names nobody: "]);
+}
+
+/// As the programs of workers do.
+#[test]
+fn a_path_of_the_configuration_counts_where_commands_are_looked_for() {
+    let site = Site::new()
+        .file("bin/own", "#!/bin/sh\nexec php \"$@\"\n")
+        .file("w.php", "<?php")
+        .config("version: '3'\nserver: {command: own w.php, env: {PATH: 'bin:/usr/bin:/bin'}}\nhttp: {address: 127.0.0.1:0}\n");
+    let executable = Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.path("bin/own"), executable).expect("its owner may");
+    let checked = Server::run(&site, &["check"]);
+    let said = checked.stdout + &checked.stderr;
+    assert!(!said.contains("was not found"), "{said}");
+}
+
+#[test]
 fn check_says_first_what_will_not_run_and_what_is_not_there() {
     let site = Site::new().file("readable.php", "<?php").config(
         "version: '3'\nserver: {command: php missing.php}\nhttp:\n  address: 127.0.0.1:0\n  uploads: {dir: nowhere}\n  \

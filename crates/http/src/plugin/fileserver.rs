@@ -1,11 +1,11 @@
 //! The service `fileserver`: files at an address of their own, on threads of their own.
 
-use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_config::Listen;
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Finding, Handover, Running, Stopped};
+use pronghorn_plugin_api::{
+    self as api, BoxFuture, Context, Finding, Handover, Machine, Running, Stopped,
+};
 use pronghorn_process::open_files::Share;
 use pronghorn_serve::{Endpoint, Limits, Listener, resolve};
 use pronghorn_workers::IoThreads;
@@ -35,9 +35,9 @@ impl api::Service for FileService {
         vec![Listen::Tcp(self.settings.address.clone())]
     }
 
-    fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
         let Self { settings } = self;
-        let unusable = FileServer::open(&settings.roots, directory, settings.tag).err();
+        let unusable = FileServer::open(&settings.roots, machine.directory, settings.tag).err();
         unusable.iter().map(Unusable::finding).collect()
     }
 

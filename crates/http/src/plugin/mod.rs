@@ -1,7 +1,6 @@
 //! HTTP with its pool of workers, as a service.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -11,8 +10,8 @@ use pronghorn_base::lock;
 use pronghorn_config::{Listen, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, Caches, ConfiguredPool, Context, Finding, Handover, Reload, Running,
-    Stopped, WorkerContext,
+    self as api, BoxFuture, Caches, ConfiguredPool, Context, Finding, Handover, Machine, Reload,
+    Running, Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::Credentials;
@@ -273,8 +272,8 @@ impl api::Service for HttpService {
         listeners.filter_map(|listener| listener.at).collect()
     }
 
-    fn look(&self, folder: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
-        look::look(&self.settings, folder)
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
+        look::look(&self.settings, machine.directory)
     }
 
     fn log_channels(&self) -> Vec<(&'static str, &[String])> {

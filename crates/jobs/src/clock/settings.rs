@@ -217,8 +217,7 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
         return None;
     }
     // What is written and wrong is told already.
-    let is_written = |name| t.is_written(name) && !t.is_empty(name);
-    if when.is_none() && !is_written("cron") && !is_written("every") {
+    if when.is_none() && !t.has_value("cron") && !t.has_value("every") {
         t.error(
             "",
             "is never due: it has neither `cron` nor `every`",

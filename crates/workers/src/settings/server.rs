@@ -129,8 +129,16 @@ impl Section for ServerSettings {
 
 impl Section for OnInit {
     fn read(t: &mut Table<'_>) -> Self {
+        let command = t.key("command", "What to run.").optional();
+        if command.is_none() && !t.has_value("command") {
+            t.error(
+                "",
+                "has no `command`",
+                "for example `command: php migrate.php`",
+            );
+        }
         Self {
-            command: t.key("command", "What to run.").optional(),
+            command,
             exec_timeout: t
                 .key("exec_timeout", "Time limit for the command.")
                 .zero_is_default()
