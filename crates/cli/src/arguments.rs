@@ -229,6 +229,20 @@ pub(crate) struct Schedules {
     pub(crate) json: bool,
 }
 
+/// How many there are to be; a number that nothing counts to is the largest one.
+fn number(text: &str) -> Result<u64, &'static str> {
+    match text.parse::<u64>() {
+        Ok(number) => Ok(number),
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => Ok(u64::MAX),
+        Err(_) => Err("accepted: a whole number from 0"),
+    }
+}
+
+/// The same for what is in memory.
+fn size(text: &str) -> Result<usize, &'static str> {
+    number(text).map(|number| usize::try_from(number).unwrap_or(usize::MAX))
+}
+
 /// Records of the log.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
@@ -237,7 +251,7 @@ pub(crate) struct Logs {
     #[arg(id = "force", short = 'f', long = "follow")]
     pub(crate) follow: bool,
     /// Number of records to show
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = number, allow_negative_numbers = true)]
     pub(crate) lines: u64,
     /// Show only records of the request with this ID
     #[arg(long, value_name = "ID")]
@@ -315,14 +329,17 @@ pub(crate) enum ProgramsCommand {
     Signal {
         /// The signal, such as `SIGUSR1` or `HUP`
         signal: String,
+        /// The program, by its name in the configuration
         #[arg(value_name = "PROGRAM")]
         name: String,
-        /// Only to the process with this index
-        #[arg(long)]
-        index: Option<u32>,
+        /// Only to the process with this index, which `pronghorn programs` shows behind the name
+        #[arg(long, value_parser = number, allow_negative_numbers = true)]
+        index: Option<u64>,
     },
-    /// Show the last lines that a program has printed
+    /// Show the last lines that a program has printed: the index and the number of the process,
+    /// `|` for its stdout or `!` for its stderr, and the line
     Logs {
+        /// The program, by its name in the configuration
         #[arg(value_name = "PROGRAM")]
         name: String,
         // The short flag is that of `--force`, which means nothing here.
@@ -330,7 +347,7 @@ pub(crate) enum ProgramsCommand {
         #[arg(id = "force", short = 'f', long = "follow")]
         follow: bool,
         /// Number of lines to show
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = number, allow_negative_numbers = true)]
         lines: u64,
         /// Print JSON, one object per line
         #[arg(long)]
@@ -514,7 +531,7 @@ pub(crate) struct Crashes {
     #[arg(long, conflicts_with = "id")]
     pub(crate) group: bool,
     /// Number of reports to list, newest first
-    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with_all = ["id", "group", "json"])]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = size, allow_negative_numbers = true, conflicts_with_all = ["id", "group", "json"])]
     pub(crate) last: usize,
     /// Print whole reports as a JSON array; with `--group`, the last report of each cause
     #[arg(long)]

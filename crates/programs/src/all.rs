@@ -27,6 +27,6 @@ impl AllPrograms {
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Program>, ProgramsError> {
         let services = lock(&self.0);
         let found = services.iter().find_map(|programs| programs.get(name).ok());
-        found.ok_or_else(|| ProgramsError::Missing(name.to_owned()))
+        found.ok_or_else(|| ProgramsError::Unknown(name.to_owned()))
     }
 }

@@ -89,7 +89,7 @@ impl Surroundings {
         };
         let program = command.program();
         let user = spec.user.as_ref().or(self.user.as_ref());
-        let found = find_runnable(program, path, &directory, user);
+        let found = find_runnable(program, path.as_deref(), &directory, user);
         found.map(|_| ()).map_err(|why| {
             let hint = why.hint(&directory);
             format!("it can't be started: `{program}` {why} (hint: {hint})")
@@ -284,9 +284,13 @@ struct Supervised {
     /// Whether it has been well; below, the failures since.
     was_well: bool,
     failures: u32,
-    checks: JoinSet<bool>,
+    checks: JoinSet<Result<(), String>>,
+    /// Why the last one has failed; empty where it has not.
+    last_check: String,
     next_check: Option<Instant>,
     next_look: Option<Instant>,
+    /// Why the server ends it by itself.
+    unfit: Option<String>,
     /// Asked to end, it is killed then.
     kill_at: Option<Instant>,
     was_killed: bool,
@@ -311,7 +315,7 @@ impl Instance {
                 happened = happens(self.process.as_mut()) => match happened {
                     Happened::Ended => self.finish().await,
                     Happened::Notice(sender, told) => self.heard(sender, told),
-                    Happened::Checked(well) => self.judge_health(well).await,
+                    Happened::Checked(checked) => self.judge_health(checked).await,
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     self.look_at_clock().await;
@@ -448,11 +452,13 @@ impl Instance {
             was_well: settings.health.is_none(),
             failures: 0,
             checks: JoinSet::new(),
+            last_check: String::new(),
             next_check: settings
                 .health
                 .as_ref()
                 .map(|health| now + health.interval.min(WHILE_STARTING)),
             next_look: settings.max_memory.map(|_| now + MEMORY_EVERY),
+            unfit: None,
             kill_at: None,
             was_killed: false,
             spec,
@@ -560,6 +566,7 @@ impl Instance {
             running,
             since,
             spec,
+            unfit,
             was_killed,
             ..
         } = process;
@@ -629,9 +636,17 @@ impl Instance {
                 pid,
                 "service was stopped"
             );
-            if !is_judged {
-                self.note_end(&format!("it was stopped ({exit})"), true);
-            }
+            let how = if was_killed {
+                let time = show_duration(settings.stop_timeout);
+                format!("killed, for it did not end within {time} (`stop_timeout`)")
+            } else {
+                format!("stopped ({exit})")
+            };
+            let last = match unfit {
+                Some(why) => format!("{why}, and was {how}"),
+                None => format!("it was {how}"),
+            };
+            self.note_end(&last, !is_judged);
         } else if has_failed {
             let when = if before == ProcessState::Starting {
                 " before it was up"
@@ -683,8 +698,7 @@ impl Instance {
             }
             ProcessState::Waiting => {
                 let pause = self.pause_until.map(|until| until - Instant::now());
-                let pause = Duration::from_millis(millis(pause.unwrap_or_default()));
-                let pause = show_duration(pause);
+                let pause = show_duration(rounded(pause.unwrap_or_default()));
                 record!(
                     self.around.channel,
                     error,
@@ -746,7 +760,9 @@ impl Instance {
         }
     }
 
-    async fn judge_health(&mut self, well: bool) {
+    async fn judge_health(&mut self, checked: Result<(), String>) {
+        let well = checked.is_ok();
+        let why = checked.err().unwrap_or_default();
         let state = self.machine.state();
         let Some(process) = &mut self.process else {
             return;
@@ -761,6 +777,7 @@ impl Instance {
             health.interval
         };
         process.next_check = Some(Instant::now() + interval);
+        process.last_check.clone_from(&why);
         if well {
             process.was_well = true;
             process.failures = 0;
@@ -770,11 +787,8 @@ impl Instance {
         let is_unwell = process.failures >= health.failures;
         if is_unwell {
             let times = process.failures;
-            self.unfit(
-                Why::Unhealthy,
-                &format!("its health command has failed {times} times"),
-            )
-            .await;
+            let said = format!("its health command has failed {times} times in a row: {why}");
+            self.unfit(Why::Unhealthy, &said).await;
         } else if self.is_up() {
             _ = self.machine.step(Event::CameUp); // there is nothing to do for it
         }
@@ -802,9 +816,13 @@ impl Instance {
                     pid,
                     "{said}: it is stopped"
                 );
-                self.note_end(said, false);
                 self.report(IncidentKind::TimeOut, pid.unwrap_or_default(), said, None);
             }
+        }
+        let is_failure = matches!(why, Why::StartTimedOut | Why::Unhealthy);
+        self.note_end(said, !is_failure);
+        if let Some(process) = &mut self.process {
+            process.unfit = Some(said.to_owned());
         }
         self.step(Event::Unfit(why)).await;
     }
@@ -849,10 +867,9 @@ impl Instance {
         }
         let settings = process.spec.settings.clone();
         let lived = now - process.since;
-        if settings.exec_timeout.is_some_and(|time| lived >= time) {
-            return self
-                .unfit(Why::Time, "it has run for as long as it may")
-                .await;
+        if let Some(time) = settings.exec_timeout.filter(|time| lived >= *time) {
+            let said = format!("it has run for {} (`exec_timeout`)", show_duration(time));
+            return self.unfit(Why::Time, &said).await;
         }
         if is_due(process.next_look) {
             process.next_look = Some(now + MEMORY_EVERY);
@@ -860,7 +877,11 @@ impl Instance {
             if let Some(most) = settings.max_memory
                 && takes > most.bytes()
             {
-                let said = format!("it takes {} MB, more than {most}", takes >> 20);
+                let takes = takes.div_ceil(1 << 20);
+                let said = format!(
+                    "it took {takes} MB with all that it has started, more than {most} \
+                     (`max_memory`)"
+                );
                 return self.unfit(Why::Memory, &said).await;
             }
         }
@@ -876,10 +897,11 @@ impl Instance {
         if self.is_up() {
             _ = self.machine.step(Event::CameUp); // there is nothing to do for it
         } else if lived >= settings.start_timeout.max(settings.start_time) {
-            let said = format!(
-                "it was not up within {}",
-                show_duration(settings.start_timeout)
-            );
+            let time = show_duration(settings.start_timeout.max(settings.start_time));
+            let mut said = format!("it was not up within {time} (`start_timeout`)");
+            if let Some(process) = &self.process {
+                said.push_str(&process.lacks());
+            }
             self.unfit(Why::StartTimedOut, &said).await;
         }
     }
@@ -895,7 +917,11 @@ impl Instance {
         if let Some(process) = &mut self.process {
             process.next_check = None;
             if let Some(roadrunner) = &process.roadrunner {
-                process.checks.spawn(roadrunner.is_well(health.timeout));
+                let is_well = roadrunner.is_well(health.timeout);
+                let why = "RoadRunner does not say that it is well";
+                process.checks.spawn(async move {
+                    is_well.await.then_some(()).ok_or_else(|| why.to_owned())
+                });
                 return;
             }
             process.checks.spawn(async move {
@@ -903,17 +929,36 @@ impl Instance {
                 let say = move |line: &str| {
                     record!(channel, debug, program = told, index, "health: {line}");
                 };
-                match program.run(&spawner, say).await {
-                    Ok(()) => true,
-                    Err(error) => {
-                        let why = with_causes(&error);
-                        record!(channel, debug, program = name, index, "health: {why}");
-                        false
-                    }
-                }
+                let checked = program.run(&spawner, say).await;
+                checked.map_err(|error| {
+                    let why = with_causes(&error);
+                    record!(channel, debug, program = name, index, "health: {why}");
+                    why
+                })
             });
         }
     }
+}
+
+impl Supervised {
+    /// The part of being up that it lacks, behind the words that say that it is not up.
+    fn lacks(&self) -> String {
+        if !self.is_ready {
+            ": it has not said `READY=1` (`notify`)".to_owned()
+        } else if !self.was_well && !self.last_check.is_empty() {
+            format!(": its health command has failed: {}", self.last_check)
+        } else {
+            String::new()
+        }
+    }
+}
+
+/// A pause as a person would say it.
+fn rounded(pause: Duration) -> Duration {
+    if pause < Duration::from_secs(1) {
+        return Duration::from_millis(millis(pause));
+    }
+    Duration::from_secs(pause.as_secs() + u64::from(pause.subsec_millis() >= 500))
 }
 
 /// Why a process was not started.
@@ -934,7 +979,7 @@ enum Happened {
     Ended,
     /// The process with this number has sent it.
     Notice(u32, Notice),
-    Checked(bool),
+    Checked(Result<(), String>),
 }
 
 /// The next one. Cancel safe.
@@ -959,7 +1004,9 @@ async fn happens(process: Option<&mut Supervised>) -> Happened {
         // An error is told when it is finished.
         _ = running.ended() => Happened::Ended,
         (sender, told) = told => Happened::Notice(sender, told),
-        Some(well) = checks.join_next() => Happened::Checked(well.unwrap_or(false)),
+        Some(well) = checks.join_next() => {
+            Happened::Checked(well.unwrap_or_else(|error| Err(error.to_string())))
+        }
     }
 }
 

@@ -197,7 +197,7 @@ impl Machine {
                 Then::Stay => self.become_(Stopped),
                 Then::Remove => self.become_(Removed),
                 Then::Again => self.begin(),
-                Then::Judge(Why::Memory | Why::Time) => self.judge(true, lived),
+                Then::Judge(Why::Memory | Why::Time) => self.replace(),
                 Then::Judge(Why::StartTimedOut | Why::Unhealthy) => self.judge(false, lived),
             },
             (Waiting, Event::PauseOver) => {
@@ -242,17 +242,23 @@ impl Machine {
         match self.rules.restart {
             Restart::No => self.become_(ProcessState::Exited),
             Restart::OnFailure if expected => self.become_(ProcessState::Exited),
-            Restart::Always if expected => {
-                self.backoff.reset();
-                self.failures = 0;
-                self.state = ProcessState::Waiting;
-                Action::Pause(match self.rules.pause {
-                    Pause::Fixed(pause) => pause,
-                    Pause::Growing { first, .. } => first,
-                })
-            }
+            Restart::Always if expected => self.replace(),
             Restart::OnFailure | Restart::Always => self.failed(lived),
         }
+    }
+
+    /// The end was no failure, and was not meant to be the last one.
+    fn replace(&mut self) -> Action {
+        if self.rules.restart == Restart::No {
+            return self.become_(ProcessState::Exited);
+        }
+        self.backoff.reset();
+        self.failures = 0;
+        self.state = ProcessState::Waiting;
+        Action::Pause(match self.rules.pause {
+            Pause::Fixed(pause) => pause,
+            Pause::Growing { first, .. } => first,
+        })
     }
 
     fn failed(&mut self, lived: Duration) -> Action {
@@ -328,6 +334,25 @@ mod tests {
             assert_eq!(machine.state(), state, "{restart:?} {expected}");
             let is_pause = matches!(action, Action::Pause(_));
             assert_eq!(is_pause, state == ProcessState::Waiting);
+        }
+    }
+
+    #[test]
+    fn one_that_reaches_a_limit_is_replaced_and_has_not_failed() {
+        for (restart, state) in [
+            (Restart::No, ProcessState::Exited),
+            (Restart::OnFailure, ProcessState::Waiting),
+            (Restart::Always, ProcessState::Waiting),
+        ] {
+            for why in [Why::Memory, Why::Time] {
+                let mut machine = up(restart);
+                assert_eq!(machine.step(Event::Unfit(why)), Action::End);
+                let action = machine.step(ended(true));
+                assert_eq!(machine.state(), state, "{restart:?} {why:?}");
+                assert_eq!(machine.failures(), 0);
+                let is_pause = action == Action::Pause(FIRST);
+                assert_eq!(is_pause, state == ProcessState::Waiting);
+            }
         }
     }
 

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_base::LogThrottle;
 use pronghorn_config::{Command, SpacedCommand};
 use pronghorn_plugin_api::rpc::{Argument, Failure, Methods, Outcome};
 use pronghorn_process::{NamedSignal, Usage};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
+use crate::LOG;
 use crate::all::AllPrograms;
 use crate::instance::{Facts, Spec};
 use crate::machine::Restart;
@@ -18,6 +22,14 @@ use crate::programs::{Programs, ProgramsError};
 use crate::said::Line;
 use crate::settings::{MOST_PROCESSES, ProgramSettings};
 use crate::shown::{AllShown, cpu_percent};
+
+/// How long a command waits for programs to come up. They have times of their own, which may be
+/// hours.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Lines where nobody says how many.
+const LINES: usize = 100;
+/// Bytes of a name that comes over RPC: it stands in each record of its program.
+const LONGEST_NAME: usize = 255;
 
 /// Bytes of one line and its surroundings, at most, for the room of a reply.
 const ROOM_OF_LINES: usize = 1 << 20;
@@ -39,16 +51,16 @@ pub(crate) fn add(methods: &Methods, all: &AllPrograms) {
         Ok(AllShown::of(&programs.all()))
     });
     ours.add("Start", async |programs: AllPrograms, of: ProgramNames| {
-        for program in of.found(&programs)? {
-            let started = program.start().await;
-            started.map_err(|why| Failure::new(format!("{}: {why}", program.spec().name)))?;
-        }
+        start(&of.found(&programs)?).await?;
         Ok(Response::ok())
     });
     ours.add("Stop", async |programs: AllPrograms, of: ProgramNames| {
+        // At once: each has a time of its own, and there may be hundreds.
+        let mut stops = JoinSet::new();
         for program in of.found(&programs)? {
-            program.stop(None).await;
+            stops.spawn(async move { program.stop(None).await });
         }
+        while stops.join_next().await.is_some() {}
         Ok(Response::ok())
     });
     ours.add(
@@ -107,7 +119,7 @@ impl Argument for Signalling {}
 struct Looking {
     name: String,
     after: u64,
-    most: usize,
+    most: Option<usize>,
 }
 
 impl Argument for Looking {}
@@ -115,6 +127,8 @@ impl Argument for Looking {}
 #[derive(Serialize)]
 struct Lines {
     lines: Vec<Line>,
+    /// The number of the program's newest line, for who asks again.
+    last: u64,
 }
 
 impl Outcome for Lines {}
@@ -183,9 +197,57 @@ const fn restart_rule(remains: bool) -> Restart {
     }
 }
 
+/// Starts programs, and waits until they are up.
+async fn start(programs: &[Arc<Program>]) -> Result<(), Failure> {
+    let failed = |program: &Program, why: String| {
+        let name = &program.spec().name;
+        Failure::new(format!("{name}: {why}"))
+    };
+    for program in programs {
+        let started = program.start().await;
+        started.map_err(|why| failed(program, why))?;
+    }
+    let all = async {
+        for program in programs {
+            let settled = program.settled().await;
+            settled.map_err(|why| failed(program, format!("it did not come up: {why}")))?;
+        }
+        Ok(())
+    };
+    // Programs that are not up by then may still come.
+    timeout(LONGEST_WAIT, all).await.unwrap_or(Ok(()))
+}
+
+/// A record of what an application was refused: it may tell nobody.
+fn tell_refused<T>(method: &str, program: &str, result: Result<T, Failure>) -> Result<T, Failure> {
+    static REFUSED: LogThrottle = LogThrottle::new();
+    if let Err(why) = &result
+        && let Some(calls) = REFUSED.should_log()
+    {
+        let program: String = program.chars().take(LONGEST_NAME).collect();
+        tracing::warn!(target: LOG, program, method, calls, "a call over RPC was refused: {why}");
+    }
+    result
+}
+
 async fn create(programs: Programs, asked: Create) -> Result<Response, Failure> {
+    let name = asked.name.clone();
+    let created = create_program(programs, asked).await;
+    tell_refused("service.Create", &name, created)
+}
+
+async fn create_program(programs: Programs, asked: Create) -> Result<Response, Failure> {
     if asked.name.is_empty() {
         return Err(Failure::new("the service has no name"));
+    }
+    if asked.name.contains(char::is_control) {
+        return Err(Failure::new("the name holds a control character"));
+    }
+    if asked.name.len() > LONGEST_NAME {
+        let length = asked.name.len();
+        return Err(Failure::new(format!(
+            "the name has {length} bytes; at most {LONGEST_NAME} are allowed"
+        )));
     }
     if programs.get(&asked.name).is_ok() {
         return Err(failed(&ProgramsError::Exists(asked.name)));
@@ -208,15 +270,21 @@ async fn create(programs: Programs, asked: Create) -> Result<Response, Failure> 
 }
 
 async fn terminate(programs: Programs, of: Service) -> Result<Response, Failure> {
-    programs
-        .remove(&of.name)
-        .await
-        .map_err(|error| failed(&error))?;
+    let removed = programs.remove(&of.name).await;
+    tell_refused(
+        "service.Terminate",
+        &of.name,
+        removed.map_err(|error| failed(&error)),
+    )?;
     Ok(Response::ok())
 }
 
 async fn restart(programs: Programs, of: Service) -> Result<Response, Failure> {
-    replace(&*programs.get(&of.name).map_err(|error| failed(&error))?).await?;
+    let restarted = match programs.get(&of.name) {
+        Ok(program) => replace(&program).await,
+        Err(error) => Err(failed(&error)),
+    };
+    tell_refused("service.Restart", &of.name, restarted)?;
     Ok(Response::ok())
 }
 
@@ -227,6 +295,12 @@ async fn replace(program: &Program) -> Result<(), Failure> {
 
 /// As in RoadRunner, a larger number of processes counts from the next restart on.
 async fn update(programs: Programs, asked: Update) -> Result<Response, Failure> {
+    let name = asked.name.clone();
+    let updated = update_program(programs, asked).await;
+    tell_refused("service.Update", &name, updated)
+}
+
+async fn update_program(programs: Programs, asked: Update) -> Result<Response, Failure> {
     let program = programs.get(&asked.name).map_err(|error| failed(&error))?;
     let mut settings = program.spec().settings.clone();
     if let Some(number) = asked.process_num {
@@ -316,7 +390,9 @@ fn status_of(facts: &Facts, command: &str) -> Status {
 async fn signal(programs: AllPrograms, asked: Signalling) -> Result<Response, Failure> {
     let Some(signal) = NamedSignal::find(&asked.signal) else {
         let text = &asked.signal;
-        return Err(Failure::new(format!("there is no signal `{text}`")));
+        return Err(Failure::new(format!(
+            "there is no signal `{text}`\nhint: for example `SIGHUP` or `USR1`; `kill -l` lists them"
+        )));
     };
     let program = programs.get(&asked.name).map_err(|error| failed(&error))?;
     if program.signal(signal, asked.index).await == 0 {
@@ -330,10 +406,9 @@ async fn signal(programs: AllPrograms, asked: Signalling) -> Result<Response, Fa
 
 async fn lines(programs: AllPrograms, asked: Looking) -> Result<Lines, Failure> {
     let program = programs.get(&asked.name).map_err(|error| failed(&error))?;
-    let most = if asked.most == 0 { 100 } else { asked.most };
-    Ok(Lines {
-        lines: program.hearing.lines(asked.after, most),
-    })
+    let most = asked.most.unwrap_or(LINES);
+    let (lines, last) = program.hearing.lines(asked.after, most);
+    Ok(Lines { lines, last })
 }
 
 #[cfg(test)]
@@ -345,7 +420,7 @@ mod tests {
     fn a_command_of_php_is_cut_as_roadrunner_cuts_it() {
         let argv = |text: &str| command(text).map(|command| command.to_string());
         assert_eq!(argv("php a.php x"), Ok("php a.php x".into()));
-        assert_eq!(argv("php it's"), Ok("php it's".into()));
+        assert_eq!(argv("php it's"), Ok("php \"it's\"".into()));
         assert!(argv("").is_err() && argv("  ").is_err());
     }
 

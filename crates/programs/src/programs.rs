@@ -41,6 +41,9 @@ pub(crate) enum ProgramsError {
     Exists(String),
     #[error("the service with {0} name doesn't exist")]
     Missing(String),
+    /// The same for methods of ours.
+    #[error("there is no program `{0}`")]
+    Unknown(String),
     #[error("the service with {0} name should have at least 1 process")]
     NoProcess(String),
     #[error("there are {MOST} programs already")]
@@ -109,14 +112,14 @@ impl Programs {
     /// Starts one, or nothing of it.
     pub(crate) async fn create(&self, spec: Spec) -> Result<(), ProgramsError> {
         let name = spec.name.clone();
-        let program = self.add(spec, true)?;
-        if let Err(why) = program.start().await {
-            self.remove(&name).await?;
         let refused = |why| ProgramsError::NotStarted {
             name: spec.name.clone(),
             why,
         };
         self.0.around.look_up(&spec).map_err(refused)?;
+        let program = self.add(spec, true)?;
+        if let Err(why) = program.start().await {
+            self.remove(&name).await?;
             return Err(ProgramsError::NotStarted { name, why });
         }
         Ok(())

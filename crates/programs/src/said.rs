@@ -118,8 +118,8 @@ impl Hearing {
         lock(&self.tail).add(index, pid, said.stream, line);
     }
 
-    /// The newest lines after that of this number.
-    pub(crate) fn lines(&self, after: u64, most: usize) -> Vec<Line> {
+    /// The newest lines after that of this number, and the number of the last one of all.
+    pub(crate) fn lines(&self, after: u64, most: usize) -> (Vec<Line>, u64) {
         let tail = lock(&self.tail);
         let fitting = tail
             .lines
@@ -128,7 +128,7 @@ impl Hearing {
             .take_while(|line| line.number > after);
         let mut lines: Vec<Line> = fitting.take(most).cloned().collect();
         lines.reverse();
-        lines
+        (lines, tail.last)
     }
 
     /// The last words of one process.
@@ -190,15 +190,19 @@ mod tests {
         for number in 0..MOST_LINES + 10 {
             said(&format!("{number}\n"));
         }
-        let lines = hearing.lines(0, usize::MAX);
-        assert_eq!(lines.len(), MOST_LINES);
+        let (lines, newest) = hearing.lines(0, usize::MAX);
+        assert_eq!((lines.len(), newest), (MOST_LINES, 1010));
         let last = lines.last().map(|line| (line.number, line.line.as_str()));
         assert_eq!(last, Some((1010, "1009")));
-        assert_eq!(hearing.lines(1008, usize::MAX).len(), 2);
-        assert_eq!(hearing.lines(0, 3).len(), 3);
+        assert_eq!(hearing.lines(1008, usize::MAX).0.len(), 2);
+        assert_eq!(hearing.lines(0, 3).0.len(), 3);
+        assert_eq!(
+            (hearing.lines(0, 0).0.len(), hearing.lines(0, 0).1),
+            (0, 1010)
+        );
         assert_eq!(hearing.last_words(7).len(), 10);
         assert_eq!(hearing.last_words(8), [""; 0]);
         said(&"x".repeat(MOST_BYTES - 10));
-        assert!(hearing.lines(0, usize::MAX).len() < 10);
+        assert!(hearing.lines(0, usize::MAX).0.len() < 10);
     }
 }

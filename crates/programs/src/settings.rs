@@ -270,7 +270,8 @@ impl ProgramSettings {
             exec_timeout: t
                 .key(
                     "exec_timeout",
-                    "The longest time that a process runs. Then it is stopped.",
+                    "The longest time that a process runs. Then it is stopped and, unless `restart` is \
+                     `no`, replaced.",
                 )
                 .limit(),
             exit_codes: t
@@ -367,7 +368,7 @@ impl ProgramSettings {
                 .key(
                     "max_memory",
                     "The most resident memory of a process and of all that it has started. Beyond \
-                     it, the process is replaced.",
+                     it, the process is stopped and, unless `restart` is `no`, replaced.",
                 )
                 .ours()
                 .limit(),

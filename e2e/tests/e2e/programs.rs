@@ -163,7 +163,20 @@ fn commands_start_stop_restart_signal_and_show_what_was_said() {
     for (arguments, why) in [
         (
             &["programs", "stop", "nobody"][..],
-            "the service with nobody name doesn't exist",
+            "there is no program `nobody`\nhint: `pronghorn programs` shows all",
+        ),
+        (&["programs", "logs", "talkr"][..], "did you mean `talker`?"),
+        (
+            &["programs", "start", "talker:0"][..],
+            "is a process, and no program\nhint: write `talker`",
+        ),
+        (
+            &["programs", "signal", "talker", "HUP"][..],
+            "hint: the signal comes first: `pronghorn programs signal HUP talker`",
+        ),
+        (
+            &["programs", "signal", "HUP", "talker", "--index", "7"][..],
+            "talker has no process 7\nhint: its only process is 0",
         ),
         (&["programs", "list", "talkr"][..], "did you mean `talker`?"),
         (
@@ -175,6 +188,63 @@ fn commands_start_stop_restart_signal_and_show_what_was_said() {
         refused.assert_refused(&[why]);
     }
     server.logged(&["\"stream\":\"stderr\"", "err"]);
+    for (step, told) in [("start", "started"), ("stop", "stopped")] {
+        server.steer(&["programs", step, "talker"]);
+        let again = server.steer(&["programs", step, "talker"]);
+        assert_eq!(again.stderr, format!("talker is {told} already\n"));
+    }
+    let refused = server.steer(&["programs", "signal", "HUP", "talker"]);
+    refused.assert_refused(&[
+        "talker has no process: it is stopped\nhint: `pronghorn programs start talker`",
+    ]);
+    server.stop();
+}
+
+#[test]
+fn as_many_lines_are_shown_as_were_asked_for() {
+    let server = start("  talker: {command: 'seq 1 9'}\n  other: {command: 'echo grün'}\n");
+    until(&server, "talker", "exited");
+    let shown = |number: &str| {
+        let shown = server.steer(&["programs", "logs", "talker", "-n", number]);
+        (shown.code, shown.stdout.lines().count())
+    };
+    for (number, lines) in [("0", 0), ("1", 1), ("9", 9), ("99999999999999999999", 9)] {
+        assert_eq!(shown(number), (Some(0), lines), "{number}");
+    }
+    for number in ["-1", "x", "1.5", ""] {
+        let refused = server.steer(&["programs", "logs", "talker", "-n", number]);
+        assert_eq!(refused.code, Some(2), "{number}");
+        let said = &refused.stderr;
+        assert!(said.contains("accepted: a whole number from 0"), "{said}");
+    }
+    until(&server, "other", "exited");
+    let shown = server.steer(&["programs", "logs", "other"]).stdout;
+    assert!(shown.ends_with("| grün\n"), "{shown}");
+    server.stop();
+}
+
+/// One after the other, hundreds would take longer than anybody waits.
+#[test]
+fn programs_are_stopped_at_once() {
+    let deaf = "{command: sh -c 'trap \"\" INT; while :; do sleep 0.05; done', stop_timeout: 1s, start_time: 50ms}";
+    let server = start(&format!(
+        "  a: {deaf}\n  b: {deaf}\n  c: {deaf}\n  d: {deaf}\n  e: {deaf}\n"
+    ));
+    until(&server, "e", "running");
+    let (stopped, took) = time(|| server.steer(&["programs", "stop"]));
+    assert_eq!(stopped.stderr, "all programs are stopped\n");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    server.stop();
+}
+
+#[test]
+fn a_program_that_does_not_come_up_is_told_to_who_starts_it() {
+    let server = start("  failing: {command: sh -c 'exit 3', autostart: false}\n");
+    let started = server.steer(&["programs", "start", "failing"]);
+    started.assert_refused(&[
+        "failing: it did not come up: it ended with exit code 3 before it was up",
+        "hint: `pronghorn programs logs failing` shows what it has printed",
+    ]);
     server.stop();
 }
 
@@ -293,6 +363,15 @@ fn php_creates_and_ends_programs_over_rpc() {
     let missing = json!({"name": "x", "command": "/nowhere/x", "process_num": 1});
     let refused = rpc.call("service.Create", &missing.to_string());
     assert!(refused.contains("`/nowhere/x` was not found"), "{refused}");
+    server.logged(&[
+        "WARN",
+        "service",
+        "a call over RPC was refused: the service with its name already exists",
+        "\"method\":\"service.Create\"",
+    ]);
+    let long = json!({"name": "x".repeat(256), "command": "sleep 1", "process_num": 1});
+    let refused = rpc.call("service.Create", &long.to_string());
+    assert!(refused.contains("the name has 256 bytes"), "{refused}");
     assert_eq!(
         processes(&server, "x"),
         [Value::Null; 0],
@@ -928,7 +1007,7 @@ fn one_that_takes_too_much_memory_or_time_is_replaced() {
         "heavy.php",
         "<?php ini_set('memory_limit', '-1'); $a = str_repeat('x', 90 << 20); sleep(1000);",
     );
-    server.logged(&["more than 60MB: it is stopped"]);
+    server.logged(&["more than 60MB (`max_memory`): it is stopped"]);
     wait_for("several processes", || {
         (processes(&server, "long")[0]["starts"].as_u64() > Some(2)).then_some(())
     });
@@ -1035,6 +1114,39 @@ fn programs_end_with_their_server_when_their_guard_was_killed_before() {
     assert_eq!(pids(&processes(&server, "family")), before);
     server.killed();
     [before[0], child].into_iter().for_each(is_gone);
+}
+
+#[test]
+fn the_table_says_why_a_process_was_ended() {
+    let server = start(
+        "  time: {command: sleep 1000, exec_timeout: 300ms, start_time: 50ms}\n  \
+           deaf: {command: sh -c 'trap \"\" INT; while :; do sleep 0.05; done', exec_timeout: 300ms, stop_timeout: 100ms, start_time: 50ms}\n  \
+           never: {command: sleep 1000, notify: true, start_timeout: 300ms, start_time: 50ms}\n  \
+           unwell: {command: sleep 1000, start_timeout: 1500ms, health: {command: sh -c 'exit 7', interval: 100ms}}\n",
+    );
+    for (name, why) in [
+        (
+            "time",
+            "it has run for 300ms (`exec_timeout`), and was stopped (signal 2 (SIGINT))",
+        ),
+        (
+            "deaf",
+            "it has run for 300ms (`exec_timeout`), and was killed, for it did not end within 100ms (`stop_timeout`)",
+        ),
+        (
+            "never",
+            "it was not up within 300ms (`start_timeout`): it has not said `READY=1` (`notify`), and was stopped (signal 2 (SIGINT))",
+        ),
+        (
+            "unwell",
+            "it was not up within 1500ms (`start_timeout`): its health command has failed: it ended with exit code 7, and was stopped (signal 2 (SIGINT))",
+        ),
+    ] {
+        assert_eq!(until(&server, name, "exited")[0]["last"], why, "{name}");
+        let table = server.steer(&["programs"]).stdout;
+        assert!(table.contains(why), "{table}");
+    }
+    server.stop();
 }
 
 /// The server does nothing for programs that only run.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::over_rpc::{self, Methods};
-use super::text::{bytes, columns, line, time};
+use super::text::{bytes, columns, line, one_line, time};
 use crate::arguments::{Programs, ProgramsCommand};
 use crate::exit::{Exit, mention, say, say_json, write_out};
 
@@ -56,6 +56,8 @@ struct Process {
 #[derive(Deserialize)]
 struct Lines {
     lines: Vec<Line>,
+    /// The number of the program's newest line.
+    last: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -74,38 +76,118 @@ pub(super) async fn run(
     programs: &Programs,
 ) -> Result<Exit, String> {
     let connect = &connect;
-    let (method, done, names) = match &programs.command {
-        None => return list(connect, programs.json, &[]).await,
+    match &programs.command {
+        None => list(connect, programs.json, &[]).await,
         Some(ProgramsCommand::List { names, json }) => {
-            return list(connect, programs.json || *json, names).await;
+            list(connect, programs.json || *json, names).await
         }
         Some(ProgramsCommand::Logs {
             name,
             follow,
             lines,
             json,
-        }) => return logs(connect, programs.json || *json, name, *follow, *lines).await,
+        }) => logs(connect, programs.json || *json, name, *follow, *lines).await,
         Some(ProgramsCommand::Signal {
             signal,
             name,
             index,
-        }) => {
-            let argument = json!({"name": name, "signal": signal, "index": index});
-            act(connect, "programs.Signal", &argument).await?;
-            mention(&format!("{} got {}\n", line(name), line(signal)));
+        }) => send(connect, signal, name, *index).await,
+        Some(ProgramsCommand::Start { names }) => each(connect, Step::Start, names).await,
+        Some(ProgramsCommand::Stop { names }) => each(connect, Step::Stop, names).await,
+        Some(ProgramsCommand::Restart { names }) => each(connect, Step::Restart, names).await,
+    }
+}
+
+/// Something to do with all processes of a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Start,
+    Stop,
+    Restart,
+}
+
+impl Step {
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Start => "programs.Start",
+            Self::Stop => "programs.Stop",
+            Self::Restart => "programs.Restart",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Start => "started",
+            Self::Stop => "stopped",
+            Self::Restart => "restarted",
+        }
+    }
+
+    /// Whether there is nothing to do.
+    fn was_done(self, program: &Program) -> bool {
+        let mut processes = program.processes.iter();
+        match self {
+            Self::Start => processes.all(|it| it.state == "running"),
+            Self::Stop => processes.all(|it| it.state == "stopped"),
+            Self::Restart => false,
+        }
+    }
+}
+
+/// One program after the other, all for no names; ends at one with which it can't be done.
+async fn each(
+    connect: &impl AsyncFn() -> Result<Methods, String>,
+    step: Step,
+    names: &[String],
+) -> Result<Exit, String> {
+    let known = known(connect).await?;
+    let meant = names.iter().map(|name| find(name, &known));
+    let meant: Vec<&Program> = meant.collect::<Result<_, _>>()?;
+    if names.is_empty() {
+        if known.programs.is_empty() {
+            mention("there are no programs\n");
             return Ok(Exit::Done);
         }
-        Some(ProgramsCommand::Start { names }) => ("programs.Start", "started", names),
-        Some(ProgramsCommand::Stop { names }) => ("programs.Stop", "stopped", names),
-        Some(ProgramsCommand::Restart { names }) => ("programs.Restart", "restarted", names),
-    };
-    act(connect, method, &json!({"names": names})).await?;
-    for name in names {
-        mention(&format!("{} is {done}\n", line(name)));
+        act(connect, step.method(), &json!({"names": []})).await?;
+        mention(&format!("all programs are {}\n", step.done()));
+        return Ok(Exit::Done);
     }
-    if names.is_empty() {
-        mention(&format!("all programs are {done}\n"));
+    for program in meant {
+        let (name, done) = (one_line(&program.name), step.done());
+        if step.was_done(program) {
+            mention(&format!("{name} is {done} already\n"));
+            continue;
+        }
+        let acted = act(connect, step.method(), &json!({"names": [program.name]})).await;
+        acted.map_err(|why| {
+            format!("{why}\nhint: `pronghorn programs logs {name}` shows what it has printed")
+        })?;
+        mention(&format!("{name} is {done}\n"));
     }
+    Ok(Exit::Done)
+}
+
+async fn send(
+    connect: &impl AsyncFn() -> Result<Methods, String>,
+    signal: &str,
+    name: &str,
+    index: Option<u64>,
+) -> Result<Exit, String> {
+    let known = known(connect).await?;
+    if known.programs.iter().any(|it| it.name == *signal) && !known.has(name) {
+        let (signal, name) = (one_line(signal), one_line(name));
+        return Err(format!(
+            "`{signal}` is a program, and no signal\n\
+             hint: the signal comes first: `pronghorn programs signal {name} {signal}`"
+        ));
+    }
+    let program = find(name, &known)?;
+    if let Some(why) = program.lacks_process(index) {
+        return Err(why);
+    }
+    let argument = json!({"name": name, "signal": signal, "index": index});
+    act(connect, "programs.Signal", &argument).await?;
+    mention(&format!("{} got {}\n", one_line(name), one_line(signal)));
     Ok(Exit::Done)
 }
 
@@ -119,19 +201,20 @@ async fn act(
     done.map(|_| ()).map_err(without_section)
 }
 
+async fn known(connect: &impl AsyncFn() -> Result<Methods, String>) -> Result<List, String> {
+    let mut methods = connect().await?;
+    let list: Result<List, String> = over_rpc::ask(&mut methods, "programs.List", &json!({})).await;
+    list.map_err(without_section)
+}
+
 async fn list(
     connect: &impl AsyncFn() -> Result<Methods, String>,
     json: bool,
     names: &[String],
 ) -> Result<Exit, String> {
-    let mut methods = connect().await?;
-    let list: Result<List, String> = over_rpc::ask(&mut methods, "programs.List", &json!({})).await;
-    let mut list = list.map_err(without_section)?;
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| !list.programs.iter().any(|it| it.name == **name))
-    {
-        return Err(missing(unknown, &list));
+    let mut list = known(connect).await?;
+    for name in names {
+        find(name, &list)?;
     }
     if !names.is_empty() {
         list.programs.retain(|it| names.contains(&it.name));
@@ -147,20 +230,76 @@ async fn list(
     Ok(Exit::Done)
 }
 
-fn missing(name: &str, list: &List) -> String {
+impl List {
+    fn has(&self, name: &str) -> bool {
+        self.programs.iter().any(|it| it.name == name)
+    }
+}
+
+impl Program {
+    /// Why there is no process of this index, or of any.
+    fn lacks_process(&self, index: Option<u64>) -> Option<String> {
+        let name = one_line(&self.name);
+        let mut processes = self.processes.iter();
+        let Some(index) = index else {
+            if processes.any(|it| it.pid.is_some()) {
+                return None;
+            }
+            let state = self.processes.first().map_or("stopped", |it| &*it.state);
+            return Some(format!(
+                "{name} has no process: it is {}\n\
+                 hint: `pronghorn programs start {name}` starts it",
+                one_line(state)
+            ));
+        };
+        match processes.find(|it| it.index == index) {
+            Some(process) if process.pid.is_some() => None,
+            Some(process) => Some(format!(
+                "{name}:{index} has no process: it is {}\n\
+                 hint: `pronghorn programs start {name}` starts it",
+                one_line(&process.state)
+            )),
+            None => {
+                let known = match self.processes.len() {
+                    0 | 1 => "its only process is 0".to_owned(),
+                    several => format!("its processes are 0 to {}", several - 1),
+                };
+                Some(format!("{name} has no process {index}\nhint: {known}"))
+            }
+        }
+    }
+}
+
+/// The program of a name that a person has written.
+fn find<'a>(name: &str, list: &'a List) -> Result<&'a Program, String> {
+    if let Some(found) = list.programs.iter().find(|it| it.name == name) {
+        return Ok(found);
+    }
+    // As the table shows a process.
+    if let Some((program, index)) = name.rsplit_once(':')
+        && list.has(program)
+    {
+        let (program, index) = (one_line(program), one_line(index));
+        return Err(format!(
+            "`{program}:{index}` is a process, and no program\n\
+             hint: write `{program}`; `programs signal` takes `--index {index}` for the process"
+        ));
+    }
     let known = list.programs.iter().map(|it| it.name.as_str());
     let meant = pronghorn_config::nearest(name, known);
-    let meant = meant.map(|it| format!("; did you mean `{}`?", line(it)));
-    format!(
+    let meant = meant.map(|it| format!("; did you mean `{}`?", one_line(it)));
+    Err(format!(
         "there is no program `{}`{}\nhint: `pronghorn programs` shows all",
-        line(name),
+        one_line(name),
         meant.unwrap_or_default()
-    )
+    ))
 }
 
 fn without_section(error: String) -> String {
     if error.contains("can't find service") {
-        return "this server has no programs: its configuration has no section `service`"
+        return "this server has no programs: its configuration has no section `service`\n\
+                hint: for example `service: {queue: {command: php artisan queue:work}}`, and a \
+                restart of the server"
             .to_owned();
     }
     error
@@ -173,6 +312,7 @@ async fn logs(
     follow: bool,
     most: u64,
 ) -> Result<Exit, String> {
+    find(name, &known(connect).await?)?;
     let mut after = 0;
     let mut most = most;
     loop {
@@ -184,9 +324,14 @@ async fn logs(
         let told = told.map_err(without_section)?;
         let mut text = String::new();
         for said in &told.lines {
-            after = said.number;
             text.push_str(&shown(said, json)?);
         }
+        if told.last < after {
+            // Another process of the server counts anew.
+            after = 0;
+            continue;
+        }
+        after = told.last;
         match write_out(text.as_bytes()) {
             // `| head` has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
@@ -209,7 +354,7 @@ fn shown(said: &Line, json: bool) -> Result<String, String> {
     }
     let mark = if said.stream == "stderr" { "!" } else { "|" };
     let (index, pid) = (said.index, said.pid);
-    Ok(format!("{index} {pid} {mark} {}\n", line(&said.line)))
+    Ok(format!("{index} {pid} {mark} {}\n", one_line(&said.line)))
 }
 
 fn table(list: &List) -> String {
@@ -232,18 +377,18 @@ impl Process {
     fn cells(&self, program: &Program, now: Duration) -> [String; 8] {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let name = match program.processes.len() {
-            1 => line(&program.name),
-            _ => format!("{}:{}", line(&program.name), self.index),
+            1 => one_line(&program.name),
+            _ => format!("{}:{}", one_line(&program.name), self.index),
         };
         let age = self.started.map(Duration::from_millis);
         let next = self.next.map(Duration::from_millis);
         let last = match (&self.status, &self.last, next) {
-            (Some(status), ..) => line(status),
+            (Some(status), ..) => one_line(status),
             (None, Some(last), Some(next)) => {
                 let next = time(next.saturating_sub(now));
-                format!("{}; next start in {next}", line(last))
+                format!("{}; next start in {next}", one_line(last))
             }
-            (None, Some(last), None) => line(last),
+            (None, Some(last), None) => one_line(last),
             (None, None, _) => "-".to_owned(),
         };
         [

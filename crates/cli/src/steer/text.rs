@@ -78,6 +78,11 @@ pub(super) fn lines(text: &str) -> String {
     printable(text)
 }
 
+/// One line in any script.
+pub(super) fn one_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n")
+}
+
 /// At most `width` characters; what is longer ends with `…`.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -89,13 +94,22 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 
 /// A cell that is longer is cut: an ID may have thousands of characters, and JSON shows it whole.
 const WIDEST: usize = 64;
+/// The same in the last column, where sentences are.
+const WIDEST_LAST: usize = 240;
 
 /// A table: a row a line, columns as wide as what is in them.
 pub(super) fn columns<const COLUMNS: usize>(
     heads: [&str; COLUMNS],
     rows: &[[String; COLUMNS]],
 ) -> String {
-    let cut = |row: &[String; COLUMNS]| row.each_ref().map(|cell| cut(cell, WIDEST));
+    let cut = |row: &[String; COLUMNS]| {
+        let mut column = 0;
+        row.each_ref().map(|cell| {
+            column += 1;
+            let is_last = column == COLUMNS;
+            cut(cell, if is_last { WIDEST_LAST } else { WIDEST })
+        })
+    };
     let rows: Vec<_> = rows.iter().map(cut).collect();
     let widths = rows.iter().fold(heads.map(str::len), |mut widths, row| {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -145,6 +159,7 @@ mod tests {
     fn no_text_reaches_the_terminals_controls() {
         assert_eq!(line("GET /\u{1b}[2J\u{9b}\n\u{202e}é"), "GET /?[2J????");
         assert_eq!(lines("é\n\u{1b}[2J\r"), "é\n\\u001b[2J\\r");
+        assert_eq!(one_line("é\n\u{1b}[2J\r"), "é\\n\\u001b[2J\\r");
     }
 
     #[test]
