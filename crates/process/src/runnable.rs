@@ -62,7 +62,7 @@ impl NotRunnable {
                 found.display()
             ),
             Self::Denied { found, .. } => format!(
-                "`chmod a+x {0}`; `namei -l {0}` shows who may enter its directories",
+                "`chmod a+rx {0}`; `namei -l {0}` shows who may enter its directories",
                 found.display()
             ),
             Self::NoInterpreter(name) if name.as_bytes().ends_with(b"\r") => {
@@ -81,7 +81,7 @@ impl NotRunnable {
 /// Why it would not be started.
 pub fn find_runnable(
     name: impl AsRef<OsStr>,
-    path: Option<impl AsRef<OsStr>>,
+    path: Option<&OsStr>,
     directory: &Path,
     user: Option<&Credentials>,
 ) -> Result<PathBuf, NotRunnable> {
@@ -94,8 +94,7 @@ pub fn find_runnable(
     }
     // As the system looks: what can't be run is passed over, and told when there is nothing else.
     let mut refused = NotRunnable::Missing;
-    let path = path.as_ref().map(AsRef::as_ref).unwrap_or_default();
-    for entry in std::env::split_paths(path) {
+    for entry in std::env::split_paths(path.unwrap_or_default()) {
         let found = directory.join(entry).join(name);
         if !found.is_file() {
             continue;
@@ -122,8 +121,13 @@ fn judge(found: PathBuf, user: Option<&Credentials>) -> Result<PathBuf, NotRunna
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(NotRunnable::NotExecutable(found));
     }
+    let line = first_line(&found);
     let allowed = match user {
-        Some(user) => user.may_run(&found),
+        Some(user) => user.may_run(&found).and_then(|()| match line {
+            // Its interpreter reads it.
+            Some(_) => user.may_read(&found),
+            None => Ok(()),
+        }),
         None => may_run(&found),
     };
     if let Err(source) = allowed {
@@ -134,27 +138,30 @@ fn judge(found: PathBuf, user: Option<&Credentials>) -> Result<PathBuf, NotRunna
             source,
         });
     }
-    match missing_interpreter(&found) {
+    match line.and_then(|line| missing_interpreter(&line)) {
         Some(name) => Err(NotRunnable::NoInterpreter(name)),
         None => Ok(found),
     }
 }
 
-/// The program behind the `#!` of a script, if it is not there. None also for what is no script, or
-/// can't be read.
-fn missing_interpreter(script: &Path) -> Option<OsString> {
+/// The first line of a script, behind its `#!`. None for what is no script, or can't be read.
+fn first_line(script: &Path) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let file = open_linked(script).ok()?;
     file.take(FIRST_LINE).read_to_end(&mut line).ok()?;
     let line = line.strip_prefix(b"#!")?;
-    let line = line.split(|byte| *byte == b'\n').next()?;
+    line.split(|byte| *byte == b'\n').next().map(<[u8]>::to_vec)
+}
+
+/// The program that such a line names, if it is not there.
+fn missing_interpreter(line: &[u8]) -> Option<OsString> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let mut words = line.split(is_space).filter(|word| !word.is_empty());
     let name = words.next()?;
     let word = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     if line.ends_with(b"\r") {
         // The system takes it for a letter.
-        return Some(word(words.last().unwrap_or(name)));
+        return Some(word(words.next_back().unwrap_or(name)));
     }
     // A relative one depends on where the program works.
     let is_missing = name.starts_with(b"/") && !Path::new(OsStr::from_bytes(name)).exists();
@@ -171,7 +178,7 @@ mod tests {
 
     fn why(directory: &Directory, name: &str, user: Option<&Credentials>) -> Option<String> {
         let path = format!("{}:/usr/bin:/bin", directory.join("bin").display());
-        let found = find_runnable(name, Some(path), directory, user);
+        let found = find_runnable(name, Some(path.as_ref()), directory, user);
         found.err().map(|why| why.to_string())
     }
 
@@ -222,7 +229,7 @@ mod tests {
         ] {
             assert_eq!(why(&directory, name, None).as_deref(), expected, "{name}");
         }
-        let nothing = find_runnable("sh", None::<&str>, &directory, None);
+        let nothing = find_runnable("sh", None, &directory, None);
         assert!(matches!(nothing, Err(NotRunnable::Missing)));
     }
 
@@ -239,5 +246,10 @@ mod tests {
         let denied = why(&directory, "own", Some(&nobody)).unwrap();
         assert!(denied.starts_with("nobody may not execute: "), "{denied}");
         assert_eq!(why(&directory, "sh", Some(&nobody)), None);
+        // A script is read as well.
+        set_permissions(&path, Permissions::from_mode(0o711)).unwrap();
+        assert!(why(&directory, "own", Some(&nobody)).is_some());
+        set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(why(&directory, "own", Some(&nobody)), None);
     }
 }
