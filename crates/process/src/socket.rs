@@ -9,9 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, getsockname, socket_with,
@@ -93,23 +95,38 @@ impl BindError {
 pub struct SocketFile {
     path: PathBuf,
     ours: AtomicBool,
-    /// Nobody removes it.
+    /// Nobody removes it: whoever has opened the socket goes on with it after this process.
     kept: bool,
+    /// The access that the process before has given it, where that is another one: it gets that
+    /// back if this process does not take its place.
+    before: Mutex<Option<Access>>,
 }
 
 impl SocketFile {
-    fn new(path: &Path, ours: bool) -> Self {
+    fn new(path: &Path, ours: bool, kept: bool) -> Self {
         let ours = AtomicBool::new(ours);
         Self {
             path: path.to_owned(),
             ours,
-            kept: false,
+            kept,
+            before: Mutex::default(),
         }
     }
 
-    /// Whoever has opened the socket, and goes on with it after this process, removes the file.
-    pub fn keep(&mut self) {
-        self.kept = true;
+    /// Gives an inherited socket what is configured for it now.
+    fn change(&self, access: Access) -> io::Result<()> {
+        let found = rustix::fs::stat(&self.path)?;
+        let before = Access {
+            mode: found.st_mode & 0o777,
+            uid: Some(found.st_uid),
+            gid: Some(found.st_gid),
+        };
+        let access = access.resolved();
+        if access != before {
+            give(&self.path, access)?;
+            *lock(&self.before) = Some(before);
+        }
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -124,6 +141,7 @@ impl SocketFile {
     /// the process before.
     pub fn set_ours(&self, ours: bool) {
         self.ours.store(ours, Ordering::Relaxed);
+        *lock(&self.before) = None;
     }
 }
 
@@ -131,6 +149,8 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.is_ours() {
             _ = std::fs::remove_file(&self.path); // somebody may have been quicker
+        } else if let Some(before) = lock(&self.before).take() {
+            _ = give(&self.path, before); // the process before may have removed it
         }
     }
 }
@@ -152,6 +172,15 @@ impl Access {
         uid: None,
         gid: None,
     };
+
+    /// The same with numbers for this process's own.
+    fn resolved(self) -> Self {
+        Self {
+            mode: self.mode,
+            uid: self.uid.or_else(|| Some(nix::unistd::geteuid().as_raw())),
+            gid: self.gid.or_else(|| Some(nix::unistd::getegid().as_raw())),
+        }
+    }
 
     /// These users and nobody else; `None` is this process's own. A file has one owner: where there
     /// are several users, everybody may connect, and [`Admitted`] looks at each who does.
@@ -198,18 +227,32 @@ impl Admitted {
 
 /// Listens on a unix socket: the inherited one of that path if its file is still there, whose file
 /// then belongs to the process before; else [bound](bind_unix). What is taken is no longer among
-/// those that were inherited.
+/// those that were inherited. A socket of systemd's keeps its file and who may connect.
 pub fn open_unix(
     path: &Path,
     access: Access,
+    is_systemds: bool,
     inherited: &mut Vec<OwnedFd>,
 ) -> Result<(UnixListener, SocketFile), BindError> {
     let is_there = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let bound_here = |socket: &mut OwnedFd| unix_path(socket).is_some_and(|bound| bound == path);
     let found = inherited.extract_if(.., bound_here).last();
     match found {
-        Some(socket) if is_there() => Ok((socket.into(), SocketFile::new(path, false))),
-        _ => Ok((bind_unix(path, access)?, SocketFile::new(path, true))),
+        Some(socket) if is_there() => {
+            let file = SocketFile::new(path, false, is_systemds);
+            if !is_systemds {
+                let changed = file.change(access);
+                changed.map_err(|source| BindError::Unix {
+                    path: path.to_owned(),
+                    cause: source,
+                })?;
+            }
+            Ok((socket.into(), file))
+        }
+        _ => Ok((
+            bind_unix(path, access)?,
+            SocketFile::new(path, true, is_systemds),
+        )),
     }
 }
 
@@ -414,12 +457,12 @@ mod tests {
     fn an_inherited_socket_is_used_and_its_file_left_until_it_is_ours() {
         let directory = Directory::new();
         let path = directory.join("s.sock");
-        let (first, file) = open_unix(&path, OURS, &mut Vec::new()).unwrap();
-        let (second, inherited) = open_unix(&path, OURS, &mut vec![first.into()]).unwrap();
+        let (first, file) = open_unix(&path, OURS, false, &mut Vec::new()).unwrap();
+        let (second, inherited) = open_unix(&path, OURS, false, &mut vec![first.into()]).unwrap();
         drop(inherited);
         UnixStream::connect(&path).unwrap();
         second.accept().unwrap();
-        let (third, inherited) = open_unix(&path, OURS, &mut vec![second.into()]).unwrap();
+        let (third, inherited) = open_unix(&path, OURS, false, &mut vec![second.into()]).unwrap();
         file.set_ours(false);
         drop(file);
         inherited.set_ours(true);
@@ -429,10 +472,39 @@ mod tests {
     }
 
     #[test]
+    fn an_inherited_socket_is_for_whom_the_new_process_says_unless_that_one_fails() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
+        let mode = || std::fs::metadata(&path).unwrap().mode() & 0o777;
+        let open = Access {
+            mode: 0o666,
+            ..OURS
+        };
+        let (first, file) = open_unix(&path, open, false, &mut Vec::new()).unwrap();
+        let hand_over = || vec![OwnedFd::from(first.try_clone().unwrap())];
+        let (_second, failing) = open_unix(&path, OURS, false, &mut hand_over()).unwrap();
+        assert_eq!(mode(), OURS.mode);
+        drop(failing);
+        assert_eq!(mode(), 0o666, "the process before goes on");
+        let (_systemds, kept) = open_unix(&path, OURS, true, &mut hand_over()).unwrap();
+        drop(kept);
+        assert_eq!(mode(), 0o666);
+        let (_third, inherited) = open_unix(&path, OURS, false, &mut hand_over()).unwrap();
+        file.set_ours(false);
+        inherited.set_ours(true);
+        drop(file);
+        assert_eq!(mode(), OURS.mode);
+        inherited.set_ours(false);
+        drop(inherited);
+        assert_eq!(mode(), OURS.mode, "another one has taken its place");
+    }
+
+    #[test]
     fn of_many_inherited_sockets_each_takes_its_own() {
         let directory = Directory::new();
         let path = directory.join("s.sock");
-        let (unix, _file) = open_unix(&path, OURS, &mut Vec::new()).unwrap();
+        let (unix, _file) = open_unix(&path, OURS, false, &mut Vec::new()).unwrap();
         let tcp = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (one, two) = (tcp(), tcp());
         let address = one.local_addr().unwrap();
@@ -441,7 +513,7 @@ mod tests {
         let mut more: Vec<OwnedFd> = vec![tcp().into(), tcp().into()];
         assert_eq!(bound_to(&[any], &mut more).len(), 1, "of one port alone");
         assert_eq!(bound_to(&[address], &mut inherited).len(), 1);
-        let (_unix, file) = open_unix(&path, OURS, &mut inherited).unwrap();
+        let (_unix, file) = open_unix(&path, OURS, false, &mut inherited).unwrap();
         assert!(!file.is_ours());
         assert_eq!(inherited.len(), 1, "what nobody wants is left");
         assert!(bound_to(&[address], &mut inherited).is_empty());
@@ -492,13 +564,13 @@ mod tests {
     fn a_socket_of_another_path_or_without_its_file_is_bound_anew() {
         let directory = Directory::new();
         let (one, two) = (directory.join("one"), directory.join("two"));
-        let (first, _file) = open_unix(&one, OURS, &mut Vec::new()).unwrap();
-        let (_second, file) = open_unix(&two, OURS, &mut vec![first.into()]).unwrap();
+        let (first, _file) = open_unix(&one, OURS, false, &mut Vec::new()).unwrap();
+        let (_second, file) = open_unix(&two, OURS, false, &mut vec![first.into()]).unwrap();
         assert_eq!(file.path(), two);
         UnixStream::connect(&two).unwrap();
-        let (first, _file) = open_unix(&one, OURS, &mut Vec::new()).unwrap();
+        let (first, _file) = open_unix(&one, OURS, false, &mut Vec::new()).unwrap();
         std::fs::remove_file(&one).unwrap();
-        let (_third, _file) = open_unix(&one, OURS, &mut vec![first.into()]).unwrap();
+        let (_third, _file) = open_unix(&one, OURS, false, &mut vec![first.into()]).unwrap();
         UnixStream::connect(&one).unwrap();
     }
 

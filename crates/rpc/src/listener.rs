@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use pronghorn_config::{Address, Endpoint};
 use pronghorn_process::Credentials;
@@ -45,18 +46,20 @@ impl Listener {
     ///
     /// Looks a name up, which blocks.
     pub fn bind(endpoint: &Endpoint, users: &[Option<Credentials>]) -> Result<Self, ListenError> {
-        Self::open(endpoint, users, Vec::new())
+        Self::open(endpoint, users, |_| false, Vec::new())
     }
 
     /// The same, but takes one of these sockets if it listens there already.
     pub fn open(
         endpoint: &Endpoint,
         users: &[Option<Credentials>],
+        is_systemds: impl FnOnce(&Path) -> bool,
         mut inherited: Vec<OwnedFd>,
     ) -> Result<Self, ListenError> {
         match endpoint {
             Endpoint::Unix(path) => {
-                let (socket, file) = open_unix(path, Access::only(users), &mut inherited)?;
+                let (access, is_systemds) = (Access::only(users), is_systemds(path));
+                let (socket, file) = open_unix(path, access, is_systemds, &mut inherited)?;
                 Ok(Self {
                     was_inherited: !file.is_ours(),
                     socket: Socket::Unix(socket, file, Admitted::only(users)),
@@ -79,13 +82,6 @@ impl Listener {
                     was_inherited,
                 })
             }
-        }
-    }
-
-    /// Leaves the file of a unix socket when it ends.
-    pub fn keep_file(&mut self) {
-        if let Socket::Unix(_, file, _) = &mut self.socket {
-            file.keep();
         }
     }
 

@@ -1,5 +1,7 @@
 //! The service `rpc`: the server with its own two methods.
 
+use std::path::Path;
+
 use pronghorn_config::{Address, Endpoint, Listen, Section, Table};
 use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
@@ -82,12 +84,9 @@ impl Service for Rpc {
                 tcp @ Endpoint::Tcp(_) => tcp,
             };
             let users = context.users.all();
-            let mut listener = Listener::open(&listen, &users, context.sockets.take("rpc"))?;
-            if let Endpoint::Unix(path) = &listen
-                && context.sockets.is_systemds(path)
-            {
-                listener.keep_file();
-            }
+            let inherited = context.sockets.take("rpc");
+            let is_systemds = |path: &Path| context.sockets.is_systemds(path);
+            let listener = Listener::open(&listen, &users, is_systemds, inherited)?;
             let endpoint = listener.endpoint().clone();
             let address = endpoint.to_string();
             if listener.is_exposed() {

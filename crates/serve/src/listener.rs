@@ -136,11 +136,8 @@ impl Listener {
             Listen::Tcp(address) => Self::open(resolve(address)?, threads, inherited)?,
             Listen::Unix(path) => {
                 let path = context.directory().join(path);
-                let mut listener = Self::open_unix(&path, access, inherited)?;
-                if context.sockets.is_systemds(&path) {
-                    listener.keep_file();
-                }
-                listener
+                let is_systemds = context.sockets.is_systemds(&path);
+                Self::open_unix(&path, access, is_systemds, inherited)?
             }
         };
         for socket in listener.sockets() {
@@ -179,9 +176,10 @@ impl Listener {
     pub fn open_unix(
         path: &Path,
         access: Access,
+        is_systemds: bool,
         inherited: &mut Vec<OwnedFd>,
     ) -> Result<Self, BindError> {
-        let (socket, file) = open_unix(path, access, inherited)?;
+        let (socket, file) = open_unix(path, access, is_systemds, inherited)?;
         Ok(Self {
             place: ListenAddress::Unix(path.to_owned()),
             was_inherited: !file.is_ours(),
@@ -189,13 +187,6 @@ impl Listener {
             tls: None,
             proxies: None,
         })
-    }
-
-    /// Leaves the file of its unix socket when it ends.
-    pub fn keep_file(&mut self) {
-        if let Sockets::Unix(_, file) = &mut self.sockets {
-            file.keep();
-        }
     }
 
     /// Its clients must speak TLS.

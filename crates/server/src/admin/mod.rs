@@ -98,7 +98,8 @@ impl AdminService {
             Listen::Tcp(address) => Listener::open(resolve(address)?, 1, &mut inherited)?,
             Listen::Unix(path) => {
                 let path = context.folder.join(path);
-                Listener::open_unix(&path, Access::only(&[]), &mut inherited)?
+                let is_systemds = context.sockets.is_systemds(&path);
+                Listener::open_unix(&path, Access::only(&[]), is_systemds, &mut inherited)?
             }
         };
         context.metrics.announce_reader();

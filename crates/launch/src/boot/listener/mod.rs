@@ -147,7 +147,7 @@ impl RelayListener {
     ) -> Result<Self, BindError> {
         let (listener, socket, address, file) = match address {
             RelayAddress::Unix(path) => {
-                let (listener, file) = open_unix(path, Access::only(users), &mut inherited)?;
+                let (listener, file) = open_unix(path, Access::only(users), false, &mut inherited)?;
                 let socket = listener.as_fd().try_clone_to_owned();
                 let admitted = Admitted::only(users);
                 let listener = UnixListener::from_std(listener)
