@@ -641,6 +641,18 @@ mod in_redis {
     }
 
     #[tokio::test]
+    async fn a_redis_that_was_started_anew_answers_the_first_call() {
+        let mut engine = Engine::redis(&[]);
+        let driver = driver(settings(&[&engine]));
+        until_up(&driver).await;
+        engine.stop();
+        engine.restart();
+        until_up(&self::driver(settings(&[&engine]))).await;
+        let got = driver.get(keys(&["a"]), NOW, LONGEST_ANSWER).await;
+        assert_eq!(got, Ok(vec![None]));
+    }
+
+    #[tokio::test]
     async fn a_redis_that_is_stopped_is_given_up_in_time() {
         let engine = Engine::redis(&[]);
         let driver = driver(settings(&[&engine]));

@@ -10,7 +10,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisErro
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::bounded::Bounded;
@@ -34,6 +34,8 @@ pub(crate) struct Dialer {
 pub(crate) struct Link {
     commands: MultiplexedConnection,
     driver: Arc<JoinSet<()>>,
+    /// Ends with the connection.
+    task: AbortHandle,
 }
 
 /// The address of a node.
@@ -68,6 +70,8 @@ impl Node {
     /// The connection that is open, or a new one: opened by one call, while the others wait for it.
     pub(crate) async fn link(&self) -> Result<Link, RedisFailure> {
         let mut state = self.state.lock().await;
+        // A Redis that was started anew has closed what was open before.
+        state.open.take_if(|open| open.task.is_finished());
         if let Some(open) = &state.open {
             return Ok(open.clone());
         }
@@ -220,10 +224,11 @@ impl Dialer {
         let opened = MultiplexedConnection::new_with_config(client, socket, config).await;
         let (commands, driver) = opened.map_err(|error| self.failure(&error))?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(driver);
+        let task = tasks.spawn(driver);
         Ok(Link {
             commands,
             driver: Arc::new(tasks),
+            task,
         })
     }
 
