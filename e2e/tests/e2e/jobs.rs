@@ -155,6 +155,7 @@ fn jobs_run_in_workers_of_our_package() {
             "failed on purpose",
             "thrown on purpose in ",
             "exit() ended the call",
+            "attempt 1 of 3: its handler wants it again in 10ms",
         ] {
             assert!(log.contains(said), "{said} in {log}");
         }

@@ -76,7 +76,9 @@ final class QueueTest extends TestCase
         $failer->expects(self::once())->method('log')->with('ours', 'mail', self::stringContains('throws'));
         $this->app->instance('queue.failer', $failer);
 
-        self::assertSame([Native::JOB_RETRY, 7000], \array_slice($this->outcomeOf('throws'), 0, 2));
+        [$outcome, $delay, $reason] = $this->outcomeOf('throws');
+        self::assertSame([Native::JOB_RETRY, 7000], [$outcome, $delay]);
+        self::assertStringContainsString('DomainException: on purpose', $reason);
         [$outcome, , $reason] = $this->outcomeOf('throws', attempt: 2);
         self::assertSame(Native::JOB_FAILED, $outcome);
         self::assertStringContainsString('DomainException: on purpose', $reason);

@@ -120,11 +120,15 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome, is_last: bool) -
                 let delay = delay.unwrap_or(by_rule);
                 (Settlement::Failed { delay }, None)
             }
-            None => (Settlement::Reject, Some(End::GivenUp(why()))),
+            None => {
+                let no_more = "its handler wants it again, and it has no attempt left";
+                let why = reason.clone().unwrap_or_else(|| no_more.to_owned().into());
+                (Settlement::Reject, Some(End::GivenUp(why)))
+            }
         },
     };
     let remark = match &end {
-        Some(End::DoneWithout(why)) => Some(why),
+        Some(End::DoneWithout(why) | End::GivenUp(why)) => Some(why),
         _ => reason.as_ref(),
     };
     Judged {

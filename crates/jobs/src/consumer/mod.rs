@@ -324,6 +324,11 @@ impl<R: Runners> Consumer<R> {
         let (pipeline, label) = (&pipeline.name, judged.label());
         let took_ms = pronghorn_base::millis(took);
         let Some(why) = &judged.remark else {
+            if let Settlement::Failed { delay } = &judged.settlement {
+                let again = in_time(*delay);
+                tracing::info!(target: "jobs", id, job = name, pipeline, attempt, pool, pid, took_ms, "attempt {attempt} of {most}: its handler wants it again {again}");
+                return;
+            }
             let outcome = label.text();
             tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, pid, took_ms, "an attempt has ended: {outcome}");
             return;

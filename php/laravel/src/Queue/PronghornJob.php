@@ -13,6 +13,9 @@ use Pronghorn\Job as Asked;
 /** A job that the server has brought, as Laravel knows it. */
 final class PronghornJob extends Job implements JobContract
 {
+    /** Why Laravel releases the job, if its class did not. */
+    private ?\Throwable $thrown = null;
+
     public function __construct(Container $container, private readonly Asked $asked, string $connection)
     {
         $this->container = $container;
@@ -42,6 +45,9 @@ final class PronghornJob extends Job implements JobContract
         } catch (DeadlineExceeded) {
             // The server has counted the attempt, and brings the job again if it has another one.
             $this->released = true;
+        } catch (\Throwable $thrown) {
+            $this->thrown = $thrown;
+            throw $thrown;
         }
     }
 
@@ -51,7 +57,7 @@ final class PronghornJob extends Job implements JobContract
         parent::release($delay);
         // Laravel lets a job say so twice; for the server the first word counts.
         if (!$this->asked->isDecided()) {
-            $this->asked->retryIn(\max(0, $delay));
+            $this->asked->retryIn(\max(0, $delay), $this->thrown ?? '');
         }
     }
 

@@ -410,6 +410,26 @@ async fn a_job_that_failed_waits_before_it_runs_again() {
     assert_eq!(lock(&scene.fakes.0).running[0].0.job.attempts, 2);
 }
 
+#[test]
+fn a_job_that_its_handler_wants_again_too_often_says_why_it_ends() {
+    let mut wanted = job("a");
+    let again = |job: &Job| {
+        let delay = Duration::ZERO;
+        let again = Outcome::Replied(JobReply::Retry { delay }, Bytes::new());
+        judge(job, &Rules::default().retry, again, false)
+    };
+    let judged = again(&wanted);
+    assert!(judged.remark.is_none() && judged.end.is_none());
+    wanted.attempts = 1000;
+    let judged = again(&wanted);
+    let why = "its handler wants it again, and it has no attempt left";
+    assert_eq!(judged.remark.as_deref(), Some(why));
+    let Some(End::GivenUp(reason)) = judged.end else {
+        panic!("it is given up")
+    };
+    assert_eq!(reason.brief(), why);
+}
+
 #[tokio::test(start_paused = true)]
 async fn so_many_jobs_of_a_pipeline_run_at_a_time_and_begin_in_a_time() {
     let second = Duration::from_secs(1);
