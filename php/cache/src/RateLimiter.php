@@ -74,7 +74,8 @@ final class RateLimiter
     private function bucket(mixed $kept, float $now): array
     {
         $each = $this->seconds / $this->limit;
-        $full = \max(\is_float($kept) ? $kept : $now, $now) + $each;
+        // Later than an empty bucket would be full, it was kept before a clock was set back.
+        $full = \min(\max(\is_float($kept) ? $kept : $now, $now), $now + $this->seconds) + $each;
         $wait = $full - $now - $this->seconds;
 
         return [$wait > 1e-9 ? $wait : 0.0, $full, $full - $now + 1];

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Cache\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Pronghorn\Cache\Internal\Keys;
 use Pronghorn\Cache\Internal\Window;
 use Pronghorn\Cache\RateLimiter;
 use Pronghorn\Cache\Store;
@@ -22,6 +23,16 @@ final class RateLimiterTest extends TestCase
         self::assertGreaterThan(100, $wait);
         self::assertLessThanOrEqual(120, $wait);
         self::assertSame(0.0, $limiter->take('b'), 'each client has its own');
+    }
+
+    public function testABucketOutlivesAClockThatIsSetBack(): void
+    {
+        $store = new ArrayStore();
+        $limiter = RateLimiter::tokenBucket($store, 'api', 5, 10);
+        $store->set("limit\0" . Keys::shortened("api\0a"), \microtime(true) + 3600, 3600);
+        $wait = $limiter->take('a');
+        self::assertGreaterThan(0, $wait);
+        self::assertLessThanOrEqual(2, $wait);
     }
 
     public function testAWindowCountsThoseThatGoThrough(): void
