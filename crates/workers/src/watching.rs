@@ -1,27 +1,29 @@
 //! Watching an application's files: a change brings new workers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use notify::{Config, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
-use pronghorn_base::BoxFuture;
-use tokio::sync::mpsc;
+use pronghorn_base::{BoxFuture, lock};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::pools::Pools;
 
 /// An editor writes a file in several steps, and a checkout writes many files: this long after the
 /// last change it is over.
 const QUIET: Duration = Duration::from_millis(100);
-/// Folders watched at most; each takes a kernel object of its own.
-const MOST_FOLDERS: usize = 5_000;
-/// Changes that were not looked at yet. More make no difference: one reload follows all of them.
-const CHANGES: usize = 64;
+/// Directories watched at most; each takes a kernel object of its own.
+const MOST_DIRECTORIES: usize = 5_000;
+/// Paths that were not looked at yet. If there are more, everything is looked at.
+const MOST_PATHS: usize = 4096;
 
-/// Folders whose files come and go without being the application's code.
+/// Directories whose files come and go without being the application's code.
 const LEFT_OUT: [&str; 7] = [
     "node_modules",
     ".git",
@@ -42,19 +44,20 @@ const CODE: [&str; 7] = [
     ".twig",
 ];
 
-/// What to watch.
+/// The directories and files to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watching {
-    /// Relative ones begin in the working folder.
+    /// Relative ones begin in the working directory.
     pub folders: Vec<PathBuf>,
-    /// Whether folders in them are watched, too.
+    /// Whether directories in them are watched, too.
     pub recursive: bool,
-    /// Names of folders that are left out below `folders`, or the last names of their paths.
+    /// Names of directories that are left out below `directories`, or the last names of their paths.
     pub ignored: Vec<PathBuf>,
     /// Endings of the names of files to watch.
     pub patterns: Vec<String>,
     /// Something may be written all the time: how long changes are gathered at most. And how often
-    /// files are looked at that nobody reports changes of.
+    /// files are looked at that nobody reports changes of, and whether `directories` are still the same
+    /// ones: a link may lead elsewhere.
     pub interval: Duration,
 }
 
@@ -70,11 +73,11 @@ impl Watching {
         }
     }
 
-    /// The same with folders that don't depend on where the server works.
-    fn in_folder(mut self, folder: &Path) -> Self {
+    /// The same with directories that don't depend on where the server works.
+    fn in_directory(mut self, directory: &Path) -> Self {
         for watched in &mut self.folders {
             // Without dots between, in which paths are not written by those who report changes.
-            *watched = folder.join(&watched).components().collect();
+            *watched = directory.join(&watched).components().collect();
         }
         self
     }
@@ -85,13 +88,13 @@ impl Watching {
         patterns.any(|ending| name.ends_with(ending.as_bytes()))
     }
 
-    /// Packages change by `composer install`, which writes `vendor/composer`; their own folders are
+    /// Packages change by `composer install`, which writes `vendor/composer`; their own directories are
     /// many and never edited.
-    fn is_left_out(&self, folder: &Path) -> bool {
-        let in_vendor = folder.parent().and_then(Path::file_name) == Some(OsStr::new("vendor"));
+    fn is_left_out(&self, directory: &Path) -> bool {
+        let in_vendor = directory.parent().and_then(Path::file_name) == Some(OsStr::new("vendor"));
         let mut ignored = self.ignored.iter();
-        ignored.any(|ignored| folder.ends_with(ignored.strip_prefix(".").unwrap_or(ignored)))
-            || (in_vendor && folder.file_name() != Some(OsStr::new("composer")))
+        ignored.any(|ignored| directory.ends_with(ignored.strip_prefix(".").unwrap_or(ignored)))
+            || (in_vendor && directory.file_name() != Some(OsStr::new("composer")))
     }
 }
 
@@ -145,13 +148,13 @@ impl Watch {
         configuration: Vec<PathBuf>,
         react: impl Fn(PathBuf) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> notify::Result<Self> {
-        let watching = watching.in_folder(directory);
-        let (changes, inbox) = mpsc::channel(CHANGES);
-        let mut folders = watching.folders.iter();
-        let silent = folders.find_map(|folder| silent_filesystem(folder));
-        let watched = Watched::open(watching, silent.is_some(), changes)?;
-        for folder in &watched.watching.folders {
-            tracing::info!(target: "server", folders = watched.folders.len(), "watching {} for changes", folder.display());
+        let watching = watching.in_directory(directory);
+        let changes = Arc::new(Changes::default());
+        let mut directories = watching.folders.iter();
+        let silent = directories.find_map(|directory| silent_filesystem(directory));
+        let watched = Watched::open(watching, silent.is_some(), changes.clone())?;
+        for directory in &watched.watching.folders {
+            tracing::info!(target: "server", folders = watched.directories.len(), "watching {} for changes", directory.display());
         }
         if let Some(kind) = silent {
             let every = watched.watching.interval;
@@ -160,7 +163,7 @@ impl Watch {
                 "files there are checked every {every:?}: {kind} does not report all changes"
             );
         }
-        let follow = follow(watched, inbox, configuration, react);
+        let follow = follow(watched, changes, configuration, react);
         let task = tokio::runtime::Handle::current().spawn(follow);
         Ok(Self { task })
     }
@@ -168,61 +171,84 @@ impl Watch {
 
 async fn follow(
     mut watched: Watched,
-    mut changes: mpsc::Receiver<Vec<PathBuf>>,
+    changes: Arc<Changes>,
     configuration: Vec<PathBuf>,
     react: impl Fn(PathBuf) -> BoxFuture<'static, ()> + Send,
 ) {
-    while let Some(paths) = batch(&mut changes, watched.watching.interval).await {
-        for path in &paths {
-            watched.revise(path);
+    loop {
+        let mut paths = changes.batch(watched.watching.interval).await;
+        paths.extend(watched.replaced());
+        let mut changed = None;
+        for path in paths {
+            let is_directory = watched.revise(&path);
+            if configuration.contains(&path) {
+                tracing::warn!(target: "server", "{} changed: restart the server to apply \
+                                                  it", path.display());
+            } else if is_directory || watched.watching.counts(&path) {
+                changed.get_or_insert(path);
+            }
         }
-        if let Some(file) = paths.iter().find(|path| configuration.contains(path)) {
-            tracing::warn!(target: "server", "{} changed: restart the server to apply \
-                                              it", file.display());
-        }
-        let mut code = paths.iter().filter(|path| !configuration.contains(path));
-        if let Some(file) = code.find(|path| watched.watching.counts(path)) {
-            react(file.clone()).await;
+        if let Some(changed) = changed {
+            react(changed).await;
         }
     }
 }
 
-/// What changes until it is quiet, or has gone on for as long as the interval.
-async fn batch(
-    changes: &mut mpsc::Receiver<Vec<PathBuf>>,
-    interval: Duration,
-) -> Option<Vec<PathBuf>> {
-    let mut paths = changes.recv().await?;
-    let at_last = Instant::now() + interval;
-    while let quiet = at_last.min(Instant::now() + QUIET)
-        && let Ok(Some(more)) = timeout_at(quiet, changes.recv()).await
-    {
-        paths.extend(more);
-    }
-    Some(paths)
+/// Paths that were reported, and that nobody has looked at yet.
+#[derive(Default)]
+struct Changes {
+    paths: Mutex<HashSet<PathBuf>>,
+    news: Notify,
 }
 
-/// The folders that are watched. One by one: whole trees of packages would cost more than they
+impl Changes {
+    /// Notes `everything` where there are more paths than it has room for, or where the system has
+    /// lost some.
+    fn hear(&self, event: notify::Event, everything: &[PathBuf]) {
+        if matches!(event.kind, EventKind::Access(_)) {
+            return;
+        }
+        let mut paths = lock(&self.paths);
+        let is_full = paths.len() + event.paths.len() > MOST_PATHS;
+        if event.need_rescan() || is_full {
+            *paths = everything.iter().cloned().collect();
+        } else {
+            paths.extend(event.paths);
+        }
+        self.news.notify_one();
+    }
+
+    /// Waits for changes, and then until it is quiet, or has gone on for as long as the interval.
+    /// Nothing, if for an interval nothing changes.
+    async fn batch(&self, interval: Duration) -> HashSet<PathBuf> {
+        if timeout(interval, self.news.notified()).await.is_ok() {
+            let at_last = Instant::now() + interval;
+            while let quiet = at_last.min(Instant::now() + QUIET)
+                && timeout_at(quiet, self.news.notified()).await.is_ok()
+            {}
+        }
+        std::mem::take(&mut *lock(&self.paths))
+    }
+}
+
+/// The directories that are watched. One by one: whole trees of packages would cost more than they
 /// tell.
 struct Watched {
     watching: Watching,
     watcher: Box<dyn Watcher + Send>,
-    folders: HashSet<PathBuf>,
+    directories: HashSet<PathBuf>,
+    /// The devices and inodes of the directories to watch, when they were looked at last.
+    known: HashMap<PathBuf, Option<(u64, u64)>>,
 }
 
 impl Watched {
     /// All that matters. `poll`: by looking again and again, where the kernel does not tell.
-    fn open(
-        watching: Watching,
-        poll: bool,
-        changes: mpsc::Sender<Vec<PathBuf>>,
-    ) -> notify::Result<Self> {
+    fn open(watching: Watching, poll: bool, changes: Arc<Changes>) -> notify::Result<Self> {
+        let directories = watching.folders.clone();
+        let everything = directories.clone();
         let hear = move |event: notify::Result<notify::Event>| {
-            if let Ok(event) = event
-                && !matches!(event.kind, EventKind::Access(_))
-            {
-                // Full: a reload is about to follow anyway.
-                _ = changes.try_send(event.paths);
+            if let Ok(event) = event {
+                changes.hear(event, &everything);
             }
         };
         let config = Config::default().with_poll_interval(watching.interval);
@@ -231,57 +257,85 @@ impl Watched {
         } else {
             Box::new(RecommendedWatcher::new(hear, config)?)
         };
-        let folders = watching.folders.clone();
         let mut watched = Self {
             watching,
             watcher,
-            folders: HashSet::new(),
+            directories: HashSet::new(),
+            known: directories
+                .iter()
+                .map(|it| (it.clone(), identity(it)))
+                .collect(),
         };
-        for folder in &folders {
-            watched.add(folder)?;
+        for directory in &directories {
+            watched.add(directory)?;
         }
         Ok(watched)
     }
 
-    /// A folder that came, went, or went and came back as another one.
-    fn revise(&mut self, path: &Path) {
-        if self.folders.contains(path) {
-            self.folders.retain(|known| !known.starts_with(path));
-        }
-        let wanted = self.watching.folders.iter().any(|folder| folder == path)
-            || (self.watching.recursive && !self.watching.is_left_out(path));
-        if wanted && path.is_dir() {
-            _ = self.add(path); // gone again, or too many: the rest is still watched
-        }
+    /// Those of the directories to watch that are others now, or are gone, or have come.
+    fn replaced(&self) -> Vec<PathBuf> {
+        let known = self.known.iter();
+        let replaced = known.filter(|(directory, known)| identity(directory) != **known);
+        replaced.map(|(directory, _)| directory.clone()).collect()
     }
 
-    fn add(&mut self, folder: &Path) -> notify::Result<()> {
-        let mut todo = vec![folder.to_owned()];
-        while let Some(folder) = todo.pop() {
-            if self.folders.len() >= MOST_FOLDERS || !self.folders.insert(folder.clone()) {
+    /// A path may be a directory that came, went, or went and came back as another one. True: code
+    /// came or went with it.
+    fn revise(&mut self, path: &Path) -> bool {
+        let is_known = self.directories.contains(path);
+        if is_known {
+            for gone in self.directories.extract_if(|known| known.starts_with(path)) {
+                _ = self.watcher.unwatch(&gone); // the kernel may have ended that already
+            }
+        }
+        if let Some(known) = self.known.get_mut(path) {
+            *known = identity(path);
+        } else if !self.watching.recursive || self.watching.is_left_out(path) {
+            return is_known;
+        }
+        // Gone again, or too many: the rest is still watched.
+        let has_code = path.is_dir() && self.add(path).unwrap_or(true);
+        is_known || has_code
+    }
+
+    /// Whether there is code in what is watched now and was not before.
+    fn add(&mut self, directory: &Path) -> notify::Result<bool> {
+        let mut todo = vec![directory.to_owned()];
+        let mut has_code = false;
+        while let Some(directory) = todo.pop() {
+            if self.directories.len() >= MOST_DIRECTORIES
+                || !self.directories.insert(directory.clone())
+            {
                 continue;
             }
-            self.watcher.watch(&folder, RecursiveMode::NonRecursive)?;
-            if !self.watching.recursive {
-                continue;
-            }
-            let Ok(entries) = std::fs::read_dir(&folder) else {
+            self.watcher
+                .watch(&directory, RecursiveMode::NonRecursive)?;
+            let Ok(entries) = std::fs::read_dir(&directory) else {
                 continue;
             };
-            let below = entries
-                .flatten()
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path());
-            todo.extend(below.filter(|folder| !self.watching.is_left_out(folder)));
+            for entry in entries.flatten() {
+                let path = entry.path();
+                if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+                    has_code |= self.watching.counts(&path);
+                } else if self.watching.recursive && !self.watching.is_left_out(&path) {
+                    todo.push(path);
+                }
+            }
         }
-        Ok(())
+        Ok(has_code)
     }
 }
 
-/// The kind of a folder's filesystem, when files there may change behind the kernel's back: on
+/// Another one under the same path has another identity. None where there is nothing.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// The kind of a directory's filesystem, when files there may change behind the kernel's back: on
 /// another machine, or on the host of a container.
-fn silent_filesystem(folder: &Path) -> Option<&'static str> {
-    let kind = rustix::fs::statfs(folder).ok()?.f_type;
+fn silent_filesystem(directory: &Path) -> Option<&'static str> {
+    let kind = rustix::fs::statfs(directory).ok()?.f_type;
     // The magic numbers of statfs(2), which are 32 bits wide whatever holds them.
     match u32::try_from(kind & 0xFFFF_FFFF).ok()? {
         0x6969 => Some("NFS"),
@@ -290,7 +344,7 @@ fn silent_filesystem(folder: &Path) -> Option<&'static str> {
         0x6573_5546 => Some("FUSE or virtiofs"),
         0x00C3_6400 => Some("Ceph"),
         0x5346_414F => Some("AFS"),
-        0x786F_4256 => Some("a VirtualBox folder"),
+        0x786F_4256 => Some("a VirtualBox directory"),
         _ => None,
     }
 }
@@ -303,9 +357,9 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(1);
 
-    fn watching(folder: &Path) -> Watching {
+    fn watching(directory: &Path) -> Watching {
         Watching {
-            folders: vec![folder.to_owned()],
+            folders: vec![directory.to_owned()],
             recursive: true,
             ignored: vec!["cache".into(), "./var/data".into()],
             patterns: vec![".php".into(), ".env".into()],
@@ -329,9 +383,9 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_left_out_by_their_last_names() {
+    fn directories_are_left_out_by_their_last_names() {
         let watching = watching(Path::new("/app"));
-        for (folder, left_out) in [
+        for (directory, left_out) in [
             ("/app/cache", true),
             ("/app/src/cache", true),
             ("/app/caches", false),
@@ -342,40 +396,90 @@ mod tests {
             ("/app/vendor/acme", true),
         ] {
             assert_eq!(
-                watching.is_left_out(Path::new(folder)),
+                watching.is_left_out(Path::new(directory)),
                 left_out,
-                "{folder}"
+                "{directory}"
             );
         }
     }
 
     #[test]
-    fn folders_begin_in_the_working_folder() {
+    fn directories_begin_in_the_working_directory() {
         let relative = Watching {
             folders: vec![".".into(), "./src".into(), "/srv/more".into()],
             ..watching(Path::new(""))
         };
-        let folders = relative.in_folder(Path::new("/app")).folders;
-        let shown: Vec<_> = folders
+        let directories = relative.in_directory(Path::new("/app")).folders;
+        let shown: Vec<_> = directories
             .iter()
-            .map(|folder| folder.to_str().unwrap())
+            .map(|directory| directory.to_str().unwrap())
             .collect();
         assert_eq!(shown, ["/app", "/app/src", "/srv/more"]);
     }
 
-    async fn changing_every(pause: Duration) -> (Vec<PathBuf>, Duration) {
-        let (sender, mut changes) = mpsc::channel(CHANGES);
-        let start = Instant::now();
-        let writer = async move {
-            loop {
-                sender.send(vec!["data.sqlite".into()]).await.unwrap();
+    fn writing(path: &Path) -> notify::Event {
+        notify::Event::new(EventKind::Any).add_path(path.to_owned())
+    }
+
+    async fn changing_every(pause: Duration) -> (usize, Duration) {
+        let (changes, start) = (Changes::default(), Instant::now());
+        let writer = async {
+            for number in 0.. {
+                let path = format!("data.{number}");
+                changes.hear(writing(Path::new(&path)), &[]);
                 tokio::time::sleep(pause).await;
             }
         };
         tokio::select! {
-            paths = batch(&mut changes, LONGEST) => (paths.unwrap(), start.elapsed()),
+            paths = changes.batch(LONGEST) => (paths.len(), start.elapsed()),
             () = writer => unreachable!("it writes for ever"),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_changes_than_there_is_room_for_are_changes_of_everything() {
+        let changes = Changes::default();
+        let root = PathBuf::from("/app");
+        for number in 0..=MOST_PATHS {
+            changes.hear(writing(&root.join(number.to_string())), &[root.clone()]);
+        }
+        assert_eq!(changes.batch(LONGEST).await, [root.clone()].into());
+        let lost = notify::Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
+        changes.hear(lost, &[root.clone()]);
+        assert_eq!(changes.batch(LONGEST).await, [root].into());
+        assert!(changes.batch(LONGEST).await.is_empty());
+    }
+
+    /// Each step is one change of code, whatever the kernel has said of it.
+    #[test]
+    fn directories_that_come_and_go_as_a_whole_are_changes() {
+        let directory = Directory::new();
+        let [app, src, other] = ["app", "app/src", "other"].map(|name| directory.join(name));
+        std::fs::create_dir_all(&src).unwrap();
+        std::fs::create_dir_all(other.join("deep")).unwrap();
+        std::fs::write(other.join("deep/a.php"), "").unwrap();
+        let changes = Arc::new(Changes::default());
+        let mut watched = Watched::open(watching(&app), false, changes).unwrap();
+        assert!(!watched.revise(&app.join("nothing")));
+        assert!(watched.replaced().is_empty());
+        // In the place of another one.
+        std::fs::remove_dir(&src).unwrap();
+        std::fs::rename(&other, &src).unwrap();
+        assert!(watched.revise(&src));
+        assert!(watched.directories.contains(&src.join("deep")));
+        // Gone, and back.
+        std::fs::rename(&src, &other).unwrap();
+        assert!(watched.revise(&src) && watched.directories.len() == 1);
+        std::fs::create_dir(&src).unwrap();
+        assert!(!watched.revise(&src), "it is empty");
+        // The root itself.
+        std::fs::remove_dir_all(&app).unwrap();
+        assert_eq!(watched.replaced(), [app.clone()]);
+        assert!(watched.revise(&app) && watched.directories.is_empty());
+        assert!(watched.replaced().is_empty());
+        std::os::unix::fs::symlink(&other, &app).unwrap();
+        assert_eq!(watched.replaced(), [app.clone()]);
+        assert!(watched.revise(&app) && watched.directories.len() == 2);
     }
 
     /// On the real clock: a thread of its own looks at the files.
@@ -383,12 +487,12 @@ mod tests {
     async fn changes_are_seen_whether_the_kernel_tells_them_or_not() {
         for poll in [false, true] {
             let directory = Directory::new();
-            let (sender, mut changes) = mpsc::channel(CHANGES);
-            let watched = Watched::open(watching(&directory), poll, sender).unwrap();
+            let changes = Arc::new(Changes::default());
+            let watched = Watched::open(watching(&directory), poll, changes.clone()).unwrap();
             let file = directory.join("worker.php");
             std::fs::write(&file, "<?php").unwrap();
-            let seen = async { while !changes.recv().await.unwrap().contains(&file) {} };
-            let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+            let seen = async { while !changes.batch(LONGEST).await.contains(&file) {} };
+            let seen = timeout(Duration::from_secs(20), seen).await;
             drop(watched);
             assert!(seen.is_ok(), "poll: {poll}");
         }
@@ -403,13 +507,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_batch_ends_when_it_is_quiet() {
         let (paths, took) = changing_every(Duration::from_secs(5)).await;
-        assert_eq!((paths.len(), took), (1, QUIET));
+        assert_eq!((paths, took), (1, QUIET));
     }
 
     #[tokio::test(start_paused = true)]
     async fn files_that_are_written_all_the_time_hold_nothing_up() {
         let (paths, took) = changing_every(Duration::from_millis(50)).await;
-        assert!(paths.len() >= 19, "{}", paths.len());
+        assert!(paths >= 19, "{paths}");
         assert_eq!(took, LONGEST);
     }
 }
