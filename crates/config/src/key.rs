@@ -343,13 +343,13 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         match unset.or_else(|| origin.variables.first()) {
             Some(variable) if self.guards => {
                 let message = format!(
-                    "`{path}` is empty, and what it guards would stand open: `{variable}` has no value"
+                    "`{path}` is empty, so access would be open: `{variable}` has no value"
                 );
                 let hint = format!("set `{variable}`, or remove `{name}`");
                 diagnostics.error(&origin.place, message, &hint);
             }
             None if self.guards => {
-                let message = format!("`{path}` is empty, and what it guards would stand open");
+                let message = format!("`{path}` is empty, so access would be open");
                 let hint = format!("write a value, or remove `{name}`");
                 diagnostics.error(&origin.place, message, &hint);
             }

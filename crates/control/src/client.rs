@@ -36,7 +36,7 @@ pub enum ClientError {
     #[error("{} may not be used by this user\nhint: run the command as the server's user, or as root", .0.display())]
     NoRight(PathBuf),
     /// Somebody has put up a socket of that name who is not [`Trusted`].
-    #[error("the server on {} is user {uid}'s, who is none of those that are trusted here: it is not asked\nhint: if it is the right one, run the command as that user: `sudo -u '#{uid}' …`", .path.display())]
+    #[error("the server on {} belongs to user {uid}, whom this command does not trust, so it was not asked\nhint: if it is the right one, run the command as that user: `sudo -u '#{uid}' …`", .path.display())]
     Foreign { path: PathBuf, uid: u32 },
     /// The server's: it said why.
     #[error("{0}")]

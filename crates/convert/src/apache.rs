@@ -169,7 +169,7 @@ fn leave_names_to_first(sites: &mut Vec<Site>, draft: &mut Draft) {
         if !stays {
             let place = draft.place(site.place);
             draft.note(&format!(
-                "{place}: a host before it has its names, so it is never asked"
+                "{place}: this host is never used: one before it has its names"
             ));
         }
         stays
@@ -653,7 +653,7 @@ fn lead_in_root(
     if !is_said {
         site.send_nothing();
         if !conditions.is_empty() {
-            let outcome = "no file is sent, as its conditions are not asked";
+            let outcome = "no file is sent, because its conditions are not translated";
             draft.leave_out_limit(rule, outcome);
         }
     }
@@ -836,8 +836,8 @@ fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft)
     if let Some(it) = asking.find(|it| !it.argument(0).starts_with("%{DOCUMENT_ROOT}")) {
         let (place, shown) = (draft.place(it.place), it.shown());
         draft.limits.push(format!(
-            "{place}: `{shown}`: outside of a `<Directory>`, Apache asks for it before the path has \
-             become a file, and sends none; files that are there are sent here"
+            "{place}: `{shown}`: outside of a `<Directory>`, Apache evaluates this before it \
+             looks for files, and sends none; here, files that exist are sent"
         ));
     }
     let mut state = SiteState::default();
@@ -1753,8 +1753,8 @@ fn include(directive: &Directive, draft: &mut Draft) {
     }
     let (place, shown) = (draft.place(directive.place), directive.shown());
     draft.limits.push(format!(
-        "{place}: `{shown}`: no such file is here, and limits in it do not hold; lay it there, or \
-         paste what it says in its place"
+        "{place}: `{shown}`: this file does not exist here, so its limits do not hold; copy it \
+         here, or paste its content in this place"
     ));
     directive.fate.set(Fate::Told);
 }
@@ -2510,5 +2510,6 @@ fn refuse_others(
     if conditions.is_empty() {
         return rule.done_whole();
     }
-    draft.leave_out_limit(rule, "more is refused: its conditions are not asked");
+    let outcome = "more requests are refused, because its conditions are not translated";
+    draft.leave_out_limit(rule, outcome);
 }

@@ -410,7 +410,7 @@ impl Site {
                 continue;
             };
             said.push(format!(
-                "{}: nor does `{script}` answer for other paths",
+                "{}: `{script}` does not answer for other paths, either",
                 last.statement
             ));
             if script == front {
@@ -426,7 +426,7 @@ impl Site {
             let mut before = named.iter().take(at).filter(|it| it.shuts);
             if let Some(shut) = before.next_back() {
                 said.push(format!(
-                    "{}: files that `{}` keeps clients from are not open again",
+                    "{}: files that `{}` refuses stay refused",
                     open.statement, shut.expression
                 ));
             }
@@ -546,8 +546,8 @@ impl Site {
         let is_wide = |wider: &String| is_found(wider, "/") && is_found(wider, "/a/b");
         match wider.filter(|wider| !is_wide(wider)) {
             Some(wider) if refuse(self, &wider, Rank::Refusal) => Some(format!(
-                "all paths with `{wider}` in them are answered {status}, which are more: ours do not look \
-                 around"
+                "all paths with `{wider}` in them are answered {status}: these are more, because \
+                 look-around is not supported"
             )),
             _ => {
                 self.close("");
@@ -1160,7 +1160,9 @@ impl Draft {
             let place = self.place(site.place);
             let text = format!("{place}: {}, which has no root", site.shown());
             if site.rules.iter().any(Rule::refuses) {
-                let text = format!("{text}: what it refuses is open; give it with its root");
+                let text = format!(
+                    "{text}: paths that it refuses are open; pass the file that has its root, too"
+                );
                 self.limits.push(text);
             } else {
                 self.left_out.push(text);
@@ -1320,8 +1322,8 @@ impl Draft {
             if known.root != site.root {
                 let place = self.place(site.place);
                 self.left_out.push(format!(
-                    "{place}: {}, which another site has: hosts lead to one site here, whatever \
-                     the address",
+                    "{place}: {}, which another site has: here, a host leads to one site at all \
+                     addresses",
                     site.shown()
                 ));
             }

@@ -294,8 +294,8 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
     };
     if !Path::new(root).is_dir() {
         return draft.limits.push(format!(
-            "{place}: `AllowOverride` for `{root}`, which is no directory of this machine: what `.htaccess` \
-             files close there is open; run `init` where it is"
+            "{place}: `AllowOverride` for `{root}`, which does not exist on this machine: paths \
+             that its `.htaccess` files close are open; run `init` on the machine that has it"
         ));
     }
     let mut told = Vec::new();

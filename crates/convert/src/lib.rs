@@ -268,8 +268,8 @@ fn make(files: &[PathBuf]) -> Result<Converted, String> {
     // Without a root, a pool is not whole yet.
     if has_root && let Some(wrong) = draft::mistake(&yaml) {
         return Err(format!(
-            "what is made of it is no configuration: {wrong}\n\
-             take the statement behind that out of a copy of the file"
+            "the result is no valid configuration: {wrong}\n\
+             remove the statement that causes this from a copy of the file"
         ));
     }
     Ok(Converted {
@@ -287,8 +287,8 @@ fn of_programs(programs: SupervisedPrograms) -> Result<Converted, String> {
     let yaml = format!("version: \"3\"\n{}", programs.tree.to_yaml());
     if let Some(wrong) = draft::mistake(&yaml) {
         return Err(format!(
-            "what is made of it is no configuration: {wrong}\n\
-             take the statement behind that out of a copy of the file"
+            "the result is no valid configuration: {wrong}\n\
+             remove the statement that causes this from a copy of the file"
         ));
     }
     Ok(Converted {

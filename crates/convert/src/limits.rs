@@ -285,18 +285,19 @@ pub(super) fn advice(directive: &Directive) -> &'static str {
     let name = directive.name.to_ascii_lowercase();
     match name.as_str() {
         _ if directive.is_foreign => {
-            "no module that comes with the server has it, so it may say who gets what: where it is \
-             misspelled, put it right; where it refuses nobody, take it out of a copy of the file"
+            "this directive is unknown and may restrict access: if it is misspelled, correct it; \
+             if it restricts nothing, remove it from a copy of the file"
         }
         name if name.starts_with("auth_basic") => {
-            "a route with `basic_auth` for these paths, and for those of the scripts that answer for \
-             them, asks for the password"
+            "write a route with `basic_auth` for these paths, and one for the paths of the \
+             scripts that answer for them"
         }
         name if name.contains("auth") => {
             "write a route with `basic_auth`, or let the application or a proxy in front check it"
         }
         name if name.contains("ssl") => {
-            "certificates of clients are not asked for: let a proxy in front do it"
+            "the converted file does not ask for client certificates: let a proxy in front ask \
+             for them"
         }
         "import" => "paste what it says in its place",
         name if name.ends_with("_pass")
@@ -307,17 +308,18 @@ pub(super) fn advice(directive: &Directive) -> &'static str {
         }
         "rewrite" | "redirect" | "redirectmatch" | "redirectpermanent" | "redirecttemp"
         | "redir" | "uri" | "try_files" | "aliasmatch" | "scriptaliasmatch" => {
-            "write a rule of `http.rewrite` and take the route out, if what lies there may be sent"
+            "if files there may be sent, write a rule in `http.rewrite` and remove the route"
         }
         "rewriterule" if !forbids(directive) => {
             "write a rule of `http.rewrite`, and keep what may not be sent outside of the root"
         }
         "return" | "respond" | "abort" | "error" => {
-            "write `no_scripts` for scripts, a route for paths, or let a proxy in front refuse it"
+            "use `no_scripts` for scripts or a route for paths, or let a proxy in front refuse \
+             these requests"
         }
         _ => {
-            "neither clients nor files are told apart so: keep such files outside of the root, or \
-             put a proxy in front"
+            "this server has no such condition for clients or files: move the files out of the \
+             root, or put a proxy in front"
         }
     }
 }

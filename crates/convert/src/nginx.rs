@@ -353,8 +353,8 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
             let expression = directive.argument(0);
             let outcome = site.refuse_expression(expression, NOT_FOUND);
             let text = format!(
-                "all paths with `{expression}` in them are answered 404: a later `rewrite` may take \
-                 where it leads, and one rule holds here"
+                "all paths with `{expression}` in them are answered 404: nginx may apply a later \
+                 `rewrite` to the result, but only one rule applies here"
             );
             draft.leave_out_limit(directive, &outcome.unwrap_or(text));
         } else if let Some(rule) = rewrite(directive, &site, draft) {
@@ -489,8 +489,8 @@ fn on_condition(
     if is_of_no_file && directive.inside.iter().any(leads_to_others) {
         draft.leave_out_limit(
             directive,
-            "rules do not ask whether a file is there, and these paths lead nowhere: the sites of \
-             a network below paths have no files and scripts",
+            "rules can't ask whether a file exists, so these paths are not rewritten: sites of a \
+             network in subdirectories have no files and scripts",
         );
         return None;
     }
@@ -853,8 +853,8 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
         "include" => {
             let place = draft.place(directive.place);
             draft.limits.push(format!(
-                "{place}: `include {first}`: no such file is here, and limits in it do not hold; \
-                 lay it there, or paste what it says in its place"
+                "{place}: `include {first}`: this file does not exist here, so its limits do not \
+                 hold; copy it here, or paste its content in this place"
             ));
             directive.fate.set(directive::Fate::Told);
             return;
@@ -2744,8 +2744,8 @@ pub(super) fn read_fpm(text: &str, draft: &mut Draft) {
             let place = draft.place(draft.line(line));
             if ["chroot", "security.limit_extensions"].contains(&key) {
                 draft.limits.push(format!(
-                    "{place}: `{text}`: it holds nowhere here; only names that end in `.php` are \
-                     scripts, and none outside of the root runs"
+                    "{place}: `{text}`: nothing here does the same; only files whose names end in \
+                     `.php` run, and none outside of the root"
                 ));
             } else {
                 draft.leave_out_text(line, text);

@@ -569,7 +569,7 @@ fn what_limits_who_gets_what_is_translated_or_told() {
             "site.conf",
             apache("<Directory /srv/x>\nAllowOverride All\nRequire all granted\n</Directory>"),
             "root: /srv/x",
-            "`AllowOverride` for `/srv/x`, which is no directory of this machine",
+            "`AllowOverride` for `/srv/x`, which does not exist on this machine",
         ),
         (
             "site.conf",
@@ -3226,7 +3226,7 @@ fn a_grant_after_a_refusal_of_files_is_told() {
     let text = "DocumentRoot /srv/x\n<FilesMatch \"\\.php$\">\nRequire all denied\n</FilesMatch>\n\
                 <FilesMatch \"^(index|a)\\.php$\">\nRequire all granted\n</FilesMatch>\n";
     let (yaml, told) = made("a-httpd.conf", text);
-    assert!(told.contains("are not open again"), "{told}\n{yaml}");
+    assert!(told.contains("refuses stay refused"), "{told}\n{yaml}");
 }
 
 /// Directories of Apache are closed however their paths are written.

@@ -488,13 +488,13 @@ impl Pool {
                 ),
                 Some(Shut::PageForOne) => tracing::error!(
                     target: "server", pool, request,
-                    "six workers died of requests of one client that differ only in their headers: \
-                     such ones are refused to this client, but for one in 5 s, until one is answered"
+                    "six workers died of requests of one client that differ only in their \
+                     headers: this client's are refused, but for one in 5 s, until one is answered"
                 ),
                 Some(Shut::PageForAll) => tracing::error!(
                     target: "server", pool, request,
                     "workers died of requests of three clients that differ only in their headers: \
-                     such ones are refused, but for one in 5 s, until one is answered"
+                     they are refused, but for one in 5 s, until one is answered"
                 ),
             }
         });

@@ -116,8 +116,9 @@ impl Control {
             Err(error @ ListenError::Running { .. }) => {
                 tracing::warn!(
                     target: "server",
-                    "{error}: `pronghorn reset`, `workers`, `status`, `logs` and `stop` reach that one; \
-                     a configuration of its own, or `rpc.listen`, tells this one from it"
+                    "{error}: `pronghorn reset`, `workers`, `status`, `logs` and `stop` reach the \
+                     other server; with a configuration of its own, or with `rpc.listen`, they reach \
+                     this one"
                 );
                 None
             }

@@ -72,8 +72,8 @@ impl ConfigurationMetrics {
         let own = Self {
             successful: metrics.gauge(
                 "last_reload_successful",
-                "1 when the server runs by all that the files say as they were read last; 0 when a \
-                 mistake, or a key that holds from a restart on, was in the way.",
+                "1 if the server has applied all settings of the configuration that it read last; \
+                 else 0.",
             ),
             read: metrics.gauge(
                 "last_reload_success_timestamp_seconds",
@@ -239,21 +239,20 @@ fn told(held: &[String], has_failed: bool) -> Option<String> {
         (_, false) => {
             tracing::warn!(
                 target: "server",
-                "the configuration is applied except {names}: a reload can't apply it, and it holds \
-                 from an upgrade (SIGUSR2) or a restart on"
+                "the configuration is applied except {names}: a reload can't apply these keys; \
+                 they take effect with an upgrade (SIGUSR2) or a restart"
             );
-            Some(format!(
-                "{names}: from an upgrade (SIGUSR2) or a restart on"
-            ))
+            Some(format!("{names}: with an upgrade (SIGUSR2) or a restart"))
         }
         (_, true) => {
             tracing::warn!(
                 target: "server",
-                "a reload can't apply {names}: it holds from an upgrade (SIGUSR2) or a restart on"
+                "a reload can't apply {names}: these keys take effect with an upgrade (SIGUSR2) \
+                 or a restart"
             );
             Some(format!(
-                "a part of it failed, as the log says; {names}: from an upgrade (SIGUSR2) or a \
-                 restart on"
+                "a part of it failed, as the log says; {names}: with an upgrade (SIGUSR2) or a \
+                 restart"
             ))
         }
     }

@@ -550,7 +550,7 @@ fn a_command_of_root_does_not_talk_to_anybodys_socket() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut heard, &mut line).unwrap();
     assert_eq!(line, "listening\n");
-    let whose = "is user 65534's, who is none of those that are trusted here: it is not asked";
+    let whose = "belongs to user 65534, whom this command does not trust, so it was not asked";
     for command in ["status", "workers", "stop"] {
         assert_failed(&Server::run_beside(&site, &[command]), &[whose]);
     }
@@ -589,8 +589,8 @@ fn stop_of_root_ends_no_process_that_anybody_names_or_has() {
     let site = Site::with_worker("app.php");
     let file = site.path(".pid");
     for (process, owner, whose) in [
-        (0, 0, "is user 65534's"),
-        (1, 65534, ".pid is user 65534's"),
+        (0, 0, "belongs to user 65534"),
+        (1, 65534, ".pid belongs to user 65534"),
         (1, 0, "has stopped"),
     ] {
         let process = &mut processes[process];

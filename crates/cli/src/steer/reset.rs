@@ -59,7 +59,7 @@ pub(super) async fn reload(task: &Task<'_>) -> Result<Exit, String> {
             let why = pending.unwrap_or_default();
             Ok(failed(&format!(
                 "the reload failed: {}\nhint: `pronghorn check` shows mistakes of the files, and \
-                 `pronghorn logs` the rest; what failed goes on as it was",
+                 `pronghorn logs` the rest; the parts that failed keep their old state",
                 lines(&why)
             )))
         }

@@ -117,14 +117,14 @@ fn in_file(task: &Task<'_>) -> Result<Option<Process>, String> {
     let shown = path.display();
     if !trusted.has(owner) {
         return Err(format!(
-            "{shown} is user {owner}'s, who is none of those that are trusted here: process {pid} \
-             is not stopped\nhint: `kill {pid}`, if it is the server"
+            "{shown} belongs to user {owner}, whom this command does not trust: process {pid} is \
+             not stopped\nhint: `kill {pid}`, if it is the server"
         ));
     }
     let users = users_of(pid).map_err(|error| format!("process {pid} of {shown}: {error}"))?;
     match users.into_iter().find(|uid| !trusted.has(*uid)) {
         Some(uid) => Err(format!(
-            "process {pid} of {shown} is user {uid}'s, who is none of those that are trusted here: \
+            "process {pid} of {shown} belongs to user {uid}, whom this command does not trust: \
              it is not stopped\nhint: `kill {pid}`, if it is the server"
         )),
         None => Ok(Some(process)),

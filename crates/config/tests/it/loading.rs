@@ -410,10 +410,10 @@ fn a_secret_that_its_variables_leave_empty_is_a_mistake() {
         (settings.is_ok(), said)
     };
     for (text, wanted) in [
-        ("token: ${NOPE}", "stand open: `NOPE` has no value"),
+        ("token: ${NOPE}", "would be open: `NOPE` has no value"),
         ("token: ${EMPTY}", "hint: set `EMPTY`, or remove `token`"),
         ("token: ${NOPE:-}", "`NOPE` has no value"),
-        ("token: ''", "what it guards would stand open"),
+        ("token: ''", "so access would be open"),
         ("token:", "hint: write a value, or remove `token`"),
     ] {
         let (is_right, said) = said(text);

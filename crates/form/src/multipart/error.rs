@@ -26,15 +26,16 @@ pub enum ErrorKind {
     Truncated,
     /// Text behind a boundary. PHP loses the part that follows.
     #[error(
-        "a boundary line goes on behind the boundary; end it with CR LF, or with `--` after the last part"
+        "there is text after the boundary on its line; end the line with CR LF, or with `--` \
+         after the last part"
     )]
     BoundaryLine,
     /// A boundary as the first thing in a part: for RFC 2046 the part is empty, for PHP the
     /// boundary is its content.
-    #[error("a boundary line directly behind the headers; end an empty part with CR LF before it")]
+    #[error("a boundary line directly after the headers; end an empty part with CR LF before it")]
     BoundaryAtStart,
     /// A boundary line behind the closing one. RFC 2046 ignores it, PHP reads on.
-    #[error("the form goes on behind its closing boundary line")]
+    #[error("there is another boundary line after the closing one")]
     AfterEnd,
     /// Headers beyond [`MAX_HEAD`].
     #[error("the headers are longer than {MAX_HEAD} bytes")]

@@ -172,7 +172,7 @@ impl Pipelines {
         };
         if !self.0.batches.owe(owed) {
             let (id, pipeline) = (&job.id, &pipeline.name);
-            tracing::error!(target: "jobs", id, pipeline, "a batch waits for a job that has ended: too many batches can't be told");
+            tracing::error!(target: "jobs", id, pipeline, "a batch waits for a job that has ended: its end can't be recorded for so many batches");
         }
     }
 
@@ -202,7 +202,7 @@ impl Pipelines {
             Err(_) => "the store does not answer".to_owned(),
         };
         let pipeline = &pipeline.name;
-        tracing::warn!(target: "jobs", id, pipeline, "the job stays in its pipeline until it has ended, as its batch can't be told that it begins: {why}");
+        tracing::warn!(target: "jobs", id, pipeline, "the job stays in its pipeline until it has ended, as its beginning can't be recorded for its batch: {why}");
         false
     }
 
@@ -237,7 +237,7 @@ impl Pipelines {
                     && let Err(error) = self.0.batches.give_away(&pipeline.name, parts).await
                 {
                     let (pipeline, error) = (&pipeline.name, with_causes(&error));
-                    tracing::warn!(target: "jobs", pipeline, "jobs of batches may count as failed, as their batches can't be told that they go to the next process: {error}");
+                    tracing::warn!(target: "jobs", pipeline, "jobs of batches may count as failed, as it can't be recorded for their batches that they go to the next process: {error}");
                 }
                 after = part.next;
                 if after.is_none() {
@@ -618,7 +618,7 @@ async fn told_by<F: Future<Output = Result<(), BatchError>>>(
     while let Err(error) = tell().await {
         if Instant::now() >= until {
             let error = with_causes(&error);
-            tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
+            tracing::error!(target: "jobs", id, pipeline, "the job has ended, and its end can't be recorded for a batch that waits for it: {error}");
             return false;
         }
         sleep(TELL_AGAIN).await;

@@ -43,7 +43,7 @@ impl Pipelines {
                 && let Err(error) = self.tell_followers(pipeline_of(&key), &id, false).await
             {
                 let error = with_causes(&error);
-                tracing::error!(target: "jobs", id, "the job has ended in the process before, and a batch that waits for it can't be told: {error}");
+                tracing::error!(target: "jobs", id, "the job has ended in the process before, and its end can't be recorded for a batch that waits for it: {error}");
             }
         }
     }

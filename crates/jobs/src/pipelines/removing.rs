@@ -116,7 +116,7 @@ impl Pipelines {
             if told.contains(&false) && !pipeline.is_in_memory() {
                 let name = &pipeline.name;
                 return Err(PipelineError::Refused(format!(
-                    "jobs of {name} stay: their batches can't be told that they end"
+                    "jobs of {name} stay: their end can't be recorded for their batches"
                 )));
             }
             let removed = timeout(patience, withdrawn.remove()).await;

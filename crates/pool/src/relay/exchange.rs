@@ -381,8 +381,8 @@ impl Relay {
                 Event::Over(over @ Over::Overdue) => {
                     self.slot_handle.tell_failure(|left_out| tracing::warn!(
                         target: "server", pool = self.slot_handle.pool(), slot = self.slot_handle.slot(), left_out,
-                        "a worker did not take a call up in time: it was at work on the one before, or is none of the \
-                         official packages and needs `pool.relay.fence: never`"
+                        "a worker did not begin a call in time: it was still at work on the call before, or it \
+                         does not use an official package and needs `pool.relay.fence: never`"
                     ));
                     return Err(self.cut_short(over, Some(call)).await);
                 }
