@@ -489,7 +489,12 @@ impl Door {
         let counted = match &self.proxies {
             None => address.ip(),
             Some(proxies) if proxies.admit(&peer, self.service.owner) => None,
-            Some(_) => return false,
+            Some(_) => {
+                if let Some(refused) = self.service.refused() {
+                    refused.untrusted_proxy.increment();
+                }
+                return false;
+            }
         };
         let entered = match self.service.enter(counted) {
             Ok(entered) => entered,

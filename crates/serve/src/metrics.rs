@@ -29,6 +29,10 @@ pub(crate) struct ConnectionMetrics {
 pub(crate) struct RefusedConnections {
     pub(crate) full: Counter,
     pub(crate) address: Counter,
+    /// Where each connection has to begin with a PROXY header: it comes from no trusted proxy.
+    pub(crate) untrusted_proxy: Counter,
+    /// It has no such header, or none in time.
+    pub(crate) no_proxy_header: Counter,
 }
 
 /// On ports for TLS, by what came of them.
@@ -51,7 +55,7 @@ impl ConnectionMetrics {
             u32::try_from(open()).map_or(f64::INFINITY, f64::from)
         });
         let refused = |reason| {
-            let help = "Connections that were closed at once, because there were too many.";
+            let help = "Connections that were closed before a request, by why.";
             let metrics = metrics.labelled("reason", reason);
             metrics.counter("connections_refused_total", help)
         };
@@ -69,6 +73,8 @@ impl ConnectionMetrics {
             refused: RefusedConnections {
                 full: refused("max_connections"),
                 address: refused("max_per_address"),
+                untrusted_proxy: refused("untrusted_proxy"),
+                no_proxy_header: refused("no_proxy_header"),
             },
             handshakes: Handshakes {
                 done: handshakes("done"),

@@ -22,7 +22,7 @@ use crate::client_stream::{CutFor, StreamHandler, StreamPlace};
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::message::{Body, Handled, Handler, Peer, Request, Response};
-use crate::metrics::{ConnectionMetrics, ResponseMetrics};
+use crate::metrics::{ConnectionMetrics, RefusedConnections, ResponseMetrics};
 use crate::owner::{Owner, tell};
 use crate::peer_address::PeerAddress;
 use crate::sent::{OnSent, Sent};
@@ -215,6 +215,11 @@ impl Service {
     fn group(&self, address: Option<IpAddr>) -> u64 {
         let household = self.addresses.household(address);
         household.map_or(0, |household| self.groups.hash_one(household).max(1))
+    }
+
+    /// Counts connections that were refused for what they are, if somebody reads that.
+    pub(crate) fn refused(&self) -> Option<&RefusedConnections> {
+        self.counted.as_ref().map(|counted| &counted.refused)
     }
 
     /// It is closed without a word: an answer would cost more than the connection.

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use pronghorn_testkit::{Connection, Server, Site};
 
+use crate::control::listening;
 use crate::secure::{self, curl, port, run_curl};
 
 const GET: &str = "GET /show HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
@@ -94,10 +95,25 @@ fn trusted_subnets_are_of_the_told_address() {
     server.stop();
 }
 
+/// The counts that an operator sees.
+fn refused(server: &Server) -> [(&'static str, u64); 2] {
+    let address = listening(server, "metrics").parse().expect("an address");
+    let text = Connection::open(address).get("/metrics").text();
+    ["no_proxy_header", "untrusted_proxy"].map(|reason| {
+        let series = format!("pronghorn_http_connections_refused_total{{reason=\"{reason}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&series));
+        (
+            reason,
+            value.and_then(|value| value.parse().ok()).expect(reason),
+        )
+    })
+}
+
 #[test]
 fn who_sends_no_header_or_a_broken_one_is_let_go() {
     let server = Server::start(site(
-        "  proxy_protocol: {trusted_proxies: [127.0.0.1], read_header_timeout: 300ms}\n",
+        "  proxy_protocol: {trusted_proxies: [127.0.0.1], read_header_timeout: 300ms}\n\
+         metrics: {address: '127.0.0.1:0'}\n",
     ));
     let too_long = v2(0x21, 0x11, &[0; 5000]);
     for bytes in [
@@ -118,6 +134,10 @@ fn who_sends_no_header_or_a_broken_one_is_let_go() {
         "do not begin with a PROXY header",
         "switch the PROXY protocol on",
     ]);
+    assert_eq!(
+        refused(&server),
+        [("no_proxy_header", 9), ("untrusted_proxy", 0)]
+    );
     // The listener takes others all the same, and a header inside of a connection is no request.
     assert!(asked(&server, V1).contains("192.0.2.1"));
     let mut connection = server.connect();
@@ -129,7 +149,8 @@ fn who_sends_no_header_or_a_broken_one_is_let_go() {
 #[test]
 fn who_is_not_trusted_may_not_connect() {
     let server = Server::start(site(
-        "  proxy_protocol: {trusted_proxies: [192.0.2.0/24]}\n",
+        "  proxy_protocol: {trusted_proxies: [192.0.2.0/24]}\n\
+         metrics: {address: '127.0.0.1:0'}\n",
     ));
     // Whatever it tells of itself.
     assert!(is_refused(&server, &[V1, GET.as_bytes()].concat()));
@@ -137,6 +158,10 @@ fn who_is_not_trusted_may_not_connect() {
         "none of `proxy_protocol.trusted_proxies`",
         r#""remote_address":"127.0.0.1"#,
     ]);
+    assert_eq!(
+        refused(&server),
+        [("no_proxy_header", 0), ("untrusted_proxy", 1)]
+    );
     server.stop();
 }
 

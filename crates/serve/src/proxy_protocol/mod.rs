@@ -47,6 +47,15 @@ pub(crate) struct Proxies {
     unreadable: LogThrottle,
 }
 
+/// A connection that is over: it has no header.
+#[derive(Debug, PartialEq, Eq)]
+enum NoHeader {
+    /// It was closed before: somebody asks whether the port is open.
+    Left,
+    /// A record tells of it.
+    Refused,
+}
+
 /// The beginning of a connection that has no header.
 #[derive(Debug)]
 struct Unreadable {
@@ -79,27 +88,26 @@ impl Proxies {
         false
     }
 
-    /// Reads the header and nothing behind it. None, after a record, for a connection that has
-    /// none.
+    /// Reads the header and nothing behind it.
     async fn read(
         &self,
         socket: &Socket,
         peer: &Peer,
         first_byte: Option<Duration>,
         owner: Owner,
-    ) -> Option<ProxyHeader> {
+    ) -> Result<ProxyHeader, NoHeader> {
         let limit = self.settings.timeout;
         let limit = first_byte.map_or(limit, |first_byte| limit.min(first_byte));
         match timeout(limit, read(socket)).await {
-            Ok(Ok(Ok(told))) => return Some(told),
+            Ok(Ok(Ok(told))) => return Ok(told),
             Ok(Ok(Err(unreadable))) => self.tell(peer, &unreadable, owner),
-            // It asks whether the port is open.
             Ok(Err(error)) => {
                 tell!(owner, debug, proxy = %peer.address, "no PROXY header: {error}");
+                return Err(NoHeader::Left);
             }
             Err(_) => self.tell_of_silence(peer, limit, owner),
         }
-        None
+        Err(NoHeader::Refused)
     }
 
     fn tell(&self, peer: &Peer, unreadable: &Unreadable, owner: Owner) {
@@ -137,12 +145,18 @@ pub(crate) async fn serve(
     let first_byte = streams.and_then(|it| it.first_byte_timeout());
     let told = tokio::select! {
         told = proxies.read(&socket, &peer, first_byte, owner) => told,
-        () = entered.ended() => None,
+        () = entered.ended() => Err(NoHeader::Left),
     };
     let peer = match told {
-        None => return,
-        Some(ProxyHeader::Nothing) => peer,
-        Some(ProxyHeader::Client { client, server }) => {
+        Err(NoHeader::Left) => return,
+        Err(NoHeader::Refused) => {
+            if let Some(refused) = entered.service().refused() {
+                refused.no_proxy_header.increment();
+            }
+            return;
+        }
+        Ok(ProxyHeader::Nothing) => peer,
+        Ok(ProxyHeader::Client { client, server }) => {
             let client = PeerAddress::Ip(client);
             if let Some(full) = client.ip().and_then(|ip| entered.count(ip).err()) {
                 return entered.service().refuse(full, client);
@@ -247,7 +261,7 @@ mod tests {
         let (told, ()) = tokio::join!(proxies.read(&socket, &peer, None, Owner::Http), write);
         let client = "192.0.2.1:12345".parse().unwrap();
         let server = "198.51.100.2:443".parse().unwrap();
-        assert_eq!(told, Some(ProxyHeader::Client { client, server }));
+        assert_eq!(told, Ok(ProxyHeader::Client { client, server }));
         let Socket::Unix(mut stream) = socket else {
             unreachable!("it was one")
         };
@@ -256,7 +270,7 @@ mod tests {
         assert_eq!(left, "PROXY UNKNOWN\r\nGET /");
     }
 
-    async fn told(ours: UnixStream) -> Option<ProxyHeader> {
+    async fn told(ours: UnixStream) -> Result<ProxyHeader, NoHeader> {
         let (proxies, peer) = (proxies(), peer("127.0.0.1:1"));
         proxies
             .read(&Socket::Unix(ours), &peer, None, Owner::Http)
@@ -274,12 +288,12 @@ mod tests {
             let (mut proxy, ours) = UnixStream::pair().unwrap();
             proxy.write_all(sent).await.unwrap();
             let start = Instant::now();
-            assert_eq!(told(ours).await, None);
+            assert_eq!(told(ours).await, Err(NoHeader::Refused));
             let waited = if waits { LIMIT } else { Duration::ZERO };
             assert_eq!(start.elapsed(), waited, "{}", sent.escape_ascii());
         }
         let (proxy, ours) = UnixStream::pair().unwrap();
         drop(proxy);
-        assert_eq!(told(ours).await, None);
+        assert_eq!(told(ours).await, Err(NoHeader::Left));
     }
 }
