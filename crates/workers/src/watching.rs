@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use notify::event::ModifyKind;
 use notify::{Config, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
 use pronghorn_base::{BoxFuture, lock};
 use tokio::sync::Notify;
@@ -51,13 +52,13 @@ pub struct Watching {
     pub folders: Vec<PathBuf>,
     /// Whether directories in them are watched, too.
     pub recursive: bool,
-    /// Names of directories that are left out below `directories`, or the last names of their paths.
+    /// Names of directories that are left out below `folders`, or the last names of their paths.
     pub ignored: Vec<PathBuf>,
     /// Endings of the names of files to watch.
     pub patterns: Vec<String>,
-    /// Something may be written all the time: how long changes are gathered at most. And how often
-    /// files are looked at that nobody reports changes of, and whether `directories` are still the same
-    /// ones: a link may lead elsewhere.
+    /// The longest time for which changes are gathered: something may be written all the time. Also
+    /// the time between two looks at files whose changes nobody reports, and at `folders`, which may
+    /// be others by then: a link may lead elsewhere.
     pub interval: Duration,
 }
 
@@ -88,8 +89,8 @@ impl Watching {
         patterns.any(|ending| name.ends_with(ending.as_bytes()))
     }
 
-    /// Packages change by `composer install`, which writes `vendor/composer`; their own directories are
-    /// many and never edited.
+    /// Packages change by `composer install`, which writes `vendor/composer`; their own directories
+    /// are many and never edited.
     fn is_left_out(&self, directory: &Path) -> bool {
         let in_vendor = directory.parent().and_then(Path::file_name) == Some(OsStr::new("vendor"));
         let mut ignored = self.ignored.iter();
@@ -208,6 +209,12 @@ impl Changes {
         if matches!(event.kind, EventKind::Access(_)) {
             return;
         }
+        // A directory's time changes with each file that comes or goes in it. That file has an event
+        // of its own.
+        let is_metadata = matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)));
+        if is_metadata && !event.paths.is_empty() && event.paths.iter().all(|path| path.is_dir()) {
+            return;
+        }
         let mut paths = lock(&self.paths);
         let is_full = paths.len() + event.paths.len() > MOST_PATHS;
         if event.need_rescan() || is_full {
@@ -314,8 +321,11 @@ impl Watched {
                 continue;
             };
             for entry in entries.flatten() {
+                let Ok(kind) = entry.file_type() else {
+                    continue; // it has gone meanwhile
+                };
                 let path = entry.path();
-                if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+                if !kind.is_dir() {
                     has_code |= self.watching.counts(&path);
                 } else if self.watching.recursive && !self.watching.is_left_out(&path) {
                     todo.push(path);
@@ -448,6 +458,19 @@ mod tests {
         changes.hear(lost, &[root.clone()]);
         assert_eq!(changes.batch(LONGEST).await, [root].into());
         assert!(changes.batch(LONGEST).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_directory_is_no_change() {
+        let (directory, changes) = (Directory::new(), Changes::default());
+        let file = directory.join("a.php");
+        std::fs::write(&file, "").unwrap();
+        let kind = EventKind::Modify(ModifyKind::Metadata(notify::event::MetadataKind::WriteTime));
+        let of = |path: &Path| notify::Event::new(kind).add_path(path.to_owned());
+        changes.hear(of(&directory), &[]);
+        assert!(changes.batch(LONGEST).await.is_empty());
+        changes.hear(of(&file), &[]);
+        assert_eq!(changes.batch(LONGEST).await, [file].into());
     }
 
     /// Each step is one change of code, whatever the kernel has said of it.
