@@ -95,10 +95,11 @@ impl BindError {
 pub struct SocketFile {
     path: PathBuf,
     ours: AtomicBool,
-    /// Nobody removes it: whoever has opened the socket goes on with it after this process.
+    /// True if systemd has opened the socket: it stays open after this process, so nobody removes
+    /// its file.
     kept: bool,
-    /// The access that the process before has given it, where that is another one: it gets that
-    /// back if this process does not take its place.
+    /// The access that the process before gave the socket, if this process has changed it. A process
+    /// that does not take over gives it back.
     before: Mutex<Option<Access>>,
 }
 
@@ -121,7 +122,7 @@ impl SocketFile {
             uid: Some(found.st_uid),
             gid: Some(found.st_gid),
         };
-        let access = access.resolved();
+        let access = access.resolved(&self.path);
         if access != before {
             give(&self.path, access)?;
             *lock(&self.before) = Some(before);
@@ -155,6 +156,9 @@ impl Drop for SocketFile {
     }
 }
 
+/// The bit of a directory whose files get its group.
+const SETGID: u32 = 0o2000;
+
 /// Who may connect to a unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
@@ -173,12 +177,15 @@ impl Access {
         gid: None,
     };
 
-    /// The same with numbers for this process's own.
-    fn resolved(self) -> Self {
+    /// The same with the numbers that a new socket of this path would have.
+    fn resolved(self, path: &Path) -> Self {
+        let directory = path.parent().and_then(|it| rustix::fs::stat(it).ok());
+        let of_directory = directory.filter(|it| it.st_mode & SETGID != 0);
+        let gid = self.gid.or_else(|| of_directory.map(|it| it.st_gid));
         Self {
             mode: self.mode,
             uid: self.uid.or_else(|| Some(nix::unistd::geteuid().as_raw())),
-            gid: self.gid.or_else(|| Some(nix::unistd::getegid().as_raw())),
+            gid: gid.or_else(|| Some(nix::unistd::getegid().as_raw())),
         }
     }
 
@@ -227,7 +234,7 @@ impl Admitted {
 
 /// Listens on a unix socket: the inherited one of that path if its file is still there, whose file
 /// then belongs to the process before; else [bound](bind_unix). What is taken is no longer among
-/// those that were inherited. A socket of systemd's keeps its file and who may connect.
+/// those that were inherited. A socket of systemd keeps its file and its access.
 pub fn open_unix(
     path: &Path,
     access: Access,
@@ -472,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_socket_is_for_whom_the_new_process_says_unless_that_one_fails() {
+    fn an_upgrade_gives_a_socket_its_new_access_and_a_failed_one_the_old() {
         use std::os::unix::fs::MetadataExt;
         let directory = Directory::new();
         let path = directory.join("s.sock");
@@ -498,6 +505,24 @@ mod tests {
         inherited.set_ours(false);
         drop(inherited);
         assert_eq!(mode(), OURS.mode, "another one has taken its place");
+    }
+
+    #[test]
+    fn an_upgrade_keeps_the_group_of_a_directory_that_gives_it() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        if !nix::unistd::geteuid().is_root() {
+            return; // nobody else may give a directory to another group
+        }
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
+        chown(&*directory, None, Some(33)).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o2770);
+        std::fs::set_permissions(&*directory, mode).unwrap();
+        let group = || std::fs::metadata(&path).unwrap().gid();
+        let (first, _file) = open_unix(&path, OURS, false, &mut Vec::new()).unwrap();
+        assert_eq!(group(), 33);
+        let (_second, _inherited) = open_unix(&path, OURS, false, &mut vec![first.into()]).unwrap();
+        assert_eq!(group(), 33);
     }
 
     #[test]
