@@ -78,7 +78,7 @@ impl Guard {
     pub(crate) async fn watch(&self, program: u32) {
         self.watched.add(program);
         let start = || async {
-            let started = start_shell(&self.spawner, &self.watched, self.channel).await;
+            let started = start_shell(&self.spawner, &self.watched, self.channel, false).await;
             let (spawner, watched) = (self.spawner.clone(), self.watched.clone());
             let keeping = keep_shell(started, spawner, watched, self.channel);
             let mut keeper = JoinSet::new();
@@ -160,6 +160,7 @@ async fn keep_shell(
 ) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
+        let was_told = shell.is_none();
         if let Some(process) = &mut shell {
             let since = Instant::now();
             tokio::select! {
@@ -178,15 +179,24 @@ async fn keep_shell(
             );
         }
         sleep(backoff.next_wait()).await;
-        shell = start_shell(&spawner, &watched, channel).await;
+        shell = start_shell(&spawner, &watched, channel, was_told).await;
     }
 }
 
 /// None, after a record, where none can be started.
-async fn start_shell(spawner: &Spawner, watched: &Watched, channel: Channel) -> Option<Process> {
+async fn start_shell(
+    spawner: &Spawner,
+    watched: &Watched,
+    channel: Channel,
+    was_told: bool,
+) -> Option<Process> {
     let known = watched.groups();
     let started = start(spawner, &known).await;
     let told = |error: &SpawnError| {
+        // Tries go on while the server runs: one record for all of them.
+        if was_told {
+            return;
+        }
         let why = with_causes(error);
         record!(
             channel,

@@ -207,10 +207,18 @@ async fn start(programs: &[Arc<Program>]) -> Result<(), Failure> {
         let started = program.start().await;
         started.map_err(|why| failed(program, why))?;
     }
-    let all = async {
-        for program in programs {
+    // All at once: the failure of one is told while others are still coming up.
+    let mut settling = JoinSet::new();
+    for program in programs {
+        let program = program.clone();
+        settling.spawn(async move {
             let settled = program.settled().await;
-            settled.map_err(|why| failed(program, format!("it did not come up: {why}")))?;
+            (program, settled)
+        });
+    }
+    let all = async {
+        while let Some(Ok((program, settled))) = settling.join_next().await {
+            settled.map_err(|why| failed(&program, format!("it did not come up: {why}")))?;
         }
         Ok(())
     };

@@ -103,7 +103,7 @@ impl TemporalService {
         let binary = self.binary(directory);
         let variables = pools.command_variables();
         let user = pools.resources().users.of_server().map(|(_, user)| user);
-        if let Some((missing, hint)) = missing(&binary, directory, &variables, user) {
+        if let Some((missing, hint)) = missing(&binary, directory, &variables, user, true) {
             return Err(format!(
                 "`{binary}`, which serves `temporal`, {missing} (hint: {hint})"
             ));
@@ -127,6 +127,7 @@ fn missing(
     directory: &Path,
     environment: &[(OsString, OsString)],
     user: Option<&Credentials>,
+    knows_users: bool,
 ) -> Option<(String, String)> {
     let path = environment.iter().rfind(|(name, _)| name == "PATH");
     let path = path.map(|(_, path)| path.as_os_str());
@@ -137,6 +138,7 @@ fn missing(
         )),
         Ok(_) => None,
         Err(why @ NotRunnable::Missing) => Some((why.to_string(), GET.to_owned())),
+        Err(why) if !knows_users && why.is_about_user() => None,
         Err(why) => Some((why.to_string(), why.hint(directory))),
     }
 }
@@ -174,7 +176,13 @@ impl Service for TemporalService {
             ..
         } = *machine;
         let binary = self.binary(directory);
-        let missing = missing(&binary, directory, environment, machine.user());
+        let missing = missing(
+            &binary,
+            directory,
+            environment,
+            machine.user(),
+            machine.users.is_some(),
+        );
         let Some((missing, hint)) = missing else {
             return Vec::new();
         };

@@ -56,8 +56,9 @@ struct Process {
 #[derive(Deserialize)]
 struct Lines {
     lines: Vec<Line>,
-    /// The number of the program's newest line.
-    last: u64,
+    /// The number of the program's newest line. Older servers do not say it.
+    #[serde(default)]
+    last: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -326,12 +327,14 @@ async fn logs(
         for said in &told.lines {
             text.push_str(&shown(said, json)?);
         }
-        if told.last < after {
+        let newest = told.lines.last().map(|line| line.number);
+        let last = told.last.or(newest).unwrap_or(after);
+        if last < after {
             // Another process of the server counts anew.
             after = 0;
             continue;
         }
-        after = told.last;
+        after = last;
         match write_out(text.as_bytes()) {
             // `| head` has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
