@@ -55,7 +55,7 @@ pub(super) fn message(
     for (field, value) in variables {
         set(&mut root, &field_path(&input, field)?, value)?;
     }
-    let is_deep = is_deeper(&root, MOST_MESSAGES);
+    let is_deep = is_deeper(&root, MOST_MESSAGES / MESSAGES_OF_A_LEVEL);
     let message = place::read(&input, root)?.encode_to_vec();
     if is_deep && is_too_deep(input, &message) {
         return Err(format!(
@@ -65,7 +65,10 @@ pub(super) fn message(
     Ok(message)
 }
 
-/// Whether values lie deeper in one another. Each level of messages is one of JSON, or more.
+/// Messages that one level of JSON may be: a `Value`, its `Struct`, and an entry of that.
+const MESSAGES_OF_A_LEVEL: usize = 3;
+
+/// Whether values lie deeper in one another.
 fn is_deeper(value: &Value, levels: usize) -> bool {
     let Some(levels) = levels.checked_sub(1) else {
         return true;
