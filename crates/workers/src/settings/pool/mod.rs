@@ -203,8 +203,8 @@ impl PoolSettings {
 
     /// The most workers that it may have.
     pub fn most_workers(&self) -> usize {
-        let common = &self.common;
-        common.scaling.map_or(common.num_workers, |it| it.max)
+        let plan = self.plan();
+        plan.scaling.map_or(plan.workers, |it| it.max)
     }
 
     /// Where its scripts are, if it runs those.
