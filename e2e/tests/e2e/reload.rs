@@ -170,7 +170,7 @@ fn the_configuration_is_read_again() {
         "the configuration is applied except `http.threads`: a reload can't apply",
     ]);
     let status = server.steer(&["status"]).stdout;
-    assert!(status.contains("pending  `http.threads`: from"), "{status}");
+    assert!(status.contains("pending  `http.threads`: with"), "{status}");
     assert_eq!(answer(&server), "red 0");
     server.logged(&["http log"]);
     load.go_on(20);

@@ -246,7 +246,7 @@ fn a_worker_that_answers_one_question_only_is_served_without_the_fence() {
     assert_eq!(post(&server, "/").status, 504);
     server.logged(&[
         "WARN",
-        "did not take a call up",
+        "did not begin a call in time",
         "`pool.relay.fence: never`",
     ]);
     server.stop();

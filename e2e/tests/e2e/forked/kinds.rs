@@ -126,7 +126,7 @@ const FORKED: [(&str, &str, Outcome); 51] = [
         "return new Random\\Engine\\Xoshiro256StarStar(5);",
         Documented(
             "(clone $kept)->generate() === (new Random\\Engine\\Xoshiro256StarStar(5))->generate()",
-            "A generator of numbers with a state, such as `Random\\Engine\\Xoshiro256StarStar`, that the boot has made gives the same numbers in all workers.",
+            "If the boot creates a generator with a state, such as `Random\\Engine\\Xoshiro256StarStar`, all workers get the same numbers from it",
         ),
     ),
     // Memory of the process.
@@ -268,7 +268,7 @@ const FORKED: [(&str, &str, Outcome); 51] = [
         "$to = shmop_open(ftok(__FILE__, 'b'), 'c', 0600, 4); shmop_write($to, 'said', 0); register_shutdown_function(fn () => @shmop_delete($to)); return $to;",
         Documented(
             "shmop_read($kept, 0, 4) === 'said'",
-            "Memory, semaphores and queues of System V with a key are those of all processes that know the key",
+            "System V shared memory, semaphores and message queues that have a key are shared by all processes that know the key",
         ),
     ),
     (
