@@ -13,7 +13,7 @@ use pronghorn_base::BoxFuture;
 use pronghorn_config::{Command, Listen, Severity, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_process::open_files::{Reserved, Share};
-use pronghorn_process::{Credentials, find_runnable};
+use pronghorn_process::{Credentials, find_runnable, search_path};
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
@@ -168,14 +168,14 @@ pub struct Finding {
     pub hint: String,
 }
 
-/// The machine as a server finds it, for who looks at it before a start.
+/// The machine of a server that is about to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
     /// Where commands work, and relative paths begin.
     pub directory: &'a Path,
     /// The environment of commands.
     pub environment: &'a [(OsString, OsString)],
-    /// None where somebody else than who asks starts the server: what users may do is not known.
+    /// None if another user will start the server: then nobody knows what its users may do.
     pub users: Option<&'a WorkerUsers>,
 }
 
@@ -183,11 +183,10 @@ impl Machine<'_> {
     /// The search path of commands.
     #[must_use]
     pub fn path(&self) -> Option<&OsStr> {
-        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
-        path.map(|(_, path)| path.as_os_str())
+        search_path(self.environment)
     }
 
-    /// Whose rights commands have that name no user; none for the server's own.
+    /// The user of commands that name none. None: the server's own user.
     #[must_use]
     pub fn user(&self) -> Option<&Credentials> {
         let (_, user) = self.users?.of_server()?;

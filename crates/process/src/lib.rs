@@ -53,5 +53,5 @@ pub use runnable::{NotRunnable, find_runnable};
 pub use signals::NamedSignal;
 pub use spawner::{Child, Command, Limits, SpawnError, Spawner, Stream, TooLong};
 pub use usage::{CpuClock, Usage, family_memory, own_memory, own_memory_of_forked};
-pub use which::which;
+pub use which::{search_path, which};
 pub use zygote::{Facts, ForkError, Introduction, Zygote};

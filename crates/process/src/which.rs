@@ -1,6 +1,6 @@
 //! Which file a program's name stands for.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,12 @@ pub fn which(
     std::env::split_paths(&path?)
         .map(|entry| folder.join(entry).join(name))
         .find(|path| path.is_file())
+}
+
+/// The search path in an environment.
+pub fn search_path(environment: &[(OsString, OsString)]) -> Option<&OsStr> {
+    let path = environment.iter().rfind(|(name, _)| name == "PATH");
+    path.map(|(_, path)| path.as_os_str())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One process of a program, or the next one after it: a task that drives the [`Machine`].
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use pronghorn_base::{LogThrottle, millis, since_1970, with_causes};
 use pronghorn_config::{Command, show_duration};
 use pronghorn_launch::{Ended, Leftovers, Program, ProgramError, RunningProgram};
 use pronghorn_pool::{Incident, IncidentKind, Incidents};
-use pronghorn_process::{Credentials, Exit, NamedSignal, Spawner, family_memory, find_runnable};
+use pronghorn_process::{
+    Credentials, Exit, NamedSignal, Spawner, family_memory, find_runnable, search_path,
+};
 use pronghorn_workers::Pools;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -82,14 +84,13 @@ impl Surroundings {
         }
         let variables = self.pools.command_variables();
         let own = spec.settings.env.iter().rfind(|(name, _)| name == "PATH");
-        let path = variables.iter().rfind(|(name, _)| name == "PATH");
         let path = match own {
-            Some((_, path)) => Some(path.into()),
-            None => path.map(|(_, path)| path.clone()),
+            Some((_, path)) => Some(OsStr::new(path)),
+            None => search_path(&variables),
         };
         let program = command.program();
         let user = spec.user.as_ref().or(self.user.as_ref());
-        let found = find_runnable(program, path.as_deref(), &directory, user);
+        let found = find_runnable(program, path, &directory, user);
         found.map(|_| ()).map_err(|why| {
             let hint = why.hint(&directory);
             format!("it can't be started: `{program}` {why} (hint: {hint})")
@@ -285,11 +286,11 @@ struct Supervised {
     was_well: bool,
     failures: u32,
     checks: JoinSet<Result<(), String>>,
-    /// Why the last one has failed; empty where it has not.
-    last_check: String,
+    /// Why the last check has failed.
+    last_check: Option<String>,
     next_check: Option<Instant>,
     next_look: Option<Instant>,
-    /// Why the server ends it by itself.
+    /// Why the server ends the process, if nobody has asked for it.
     unfit: Option<String>,
     /// Asked to end, it is killed then.
     kill_at: Option<Instant>,
@@ -452,7 +453,7 @@ impl Instance {
             was_well: settings.health.is_none(),
             failures: 0,
             checks: JoinSet::new(),
-            last_check: String::new(),
+            last_check: None,
             next_check: settings
                 .health
                 .as_ref()
@@ -762,7 +763,7 @@ impl Instance {
 
     async fn judge_health(&mut self, checked: Result<(), String>) {
         let well = checked.is_ok();
-        let why = checked.err().unwrap_or_default();
+        let why = checked.err();
         let state = self.machine.state();
         let Some(process) = &mut self.process else {
             return;
@@ -787,6 +788,7 @@ impl Instance {
         let is_unwell = process.failures >= health.failures;
         if is_unwell {
             let times = process.failures;
+            let why = why.unwrap_or_default();
             let said = format!("its health command has failed {times} times in a row: {why}");
             self.unfit(Why::Unhealthy, &said).await;
         } else if self.is_up() {
@@ -796,7 +798,7 @@ impl Instance {
 
     async fn unfit(&mut self, why: Why, said: &str) {
         let (program, index, pid) = (&self.spec.name, self.index, self.pid());
-        match why {
+        let is_failure = match why {
             Why::Memory | Why::Time => {
                 record!(
                     self.around.channel,
@@ -806,6 +808,7 @@ impl Instance {
                     pid,
                     "{said}: it is stopped"
                 );
+                false
             }
             Why::StartTimedOut | Why::Unhealthy => {
                 record!(
@@ -817,9 +820,9 @@ impl Instance {
                     "{said}: it is stopped"
                 );
                 self.report(IncidentKind::TimeOut, pid.unwrap_or_default(), said, None);
+                true
             }
-        }
-        let is_failure = matches!(why, Why::StartTimedOut | Why::Unhealthy);
+        };
         self.note_end(said, !is_failure);
         if let Some(process) = &mut self.process {
             process.unfit = Some(said.to_owned());
@@ -941,12 +944,12 @@ impl Instance {
 }
 
 impl Supervised {
-    /// The part of being up that it lacks, behind the words that say that it is not up.
+    /// The reason why it is not up, as the end of a sentence.
     fn lacks(&self) -> String {
         if !self.is_ready {
             ": it has not said `READY=1` (`notify`)".to_owned()
-        } else if !self.was_well && !self.last_check.is_empty() {
-            format!(": its health command has failed: {}", self.last_check)
+        } else if let (false, Some(why)) = (self.was_well, &self.last_check) {
+            format!(": its health command has failed: {why}")
         } else {
             String::new()
         }

@@ -10,7 +10,7 @@ use pronghorn_config::{Command, Severity, Table};
 use pronghorn_plugin_api::{
     BoxFuture, Context, Finding, Machine, NotReady, Reload, Running, Service, StartError, Stopped,
 };
-use pronghorn_process::find_runnable;
+use pronghorn_process::{Credentials, find_runnable};
 use pronghorn_workers::Pools;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
@@ -126,7 +126,7 @@ impl Service for ProgramsService {
     }
 }
 
-/// Tells why the start of a program would fail, or its health command.
+/// Finds the reasons for which the start of a program, or its health command, would fail.
 fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let key = |key: &str| format!("{LOG}.{name}.{key}");
@@ -134,17 +134,11 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
         let finding = Finding::of_folder(key("directory"), named, machine.directory);
         findings.extend(finding);
     }
-    // Nobody starts it before somebody asks for it.
+    // It starts only when somebody asks for it.
     let severity = if settings.autostart {
         Severity::Error
     } else {
         Severity::Warning
-    };
-    let finding = |key: String, message: String, hint: String| Finding {
-        severity,
-        key,
-        message,
-        hint,
     };
     let own = user(settings);
     if let Err(why) = &own {
@@ -160,15 +154,30 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
         Err(_) => None,
     };
     let knows_user = machine.users.is_some() && own.is_ok();
+    let commands = look_at_commands(name, settings, machine, user, knows_user, severity);
+    findings.extend(commands);
+    findings.extend(look_at_files(name, settings, machine, severity));
+    findings
+}
+
+fn look_at_commands(
+    name: &str,
+    settings: &ProgramSettings,
+    machine: &Machine<'_>,
+    user: Option<&Credentials>,
+    knows_user: bool,
+    severity: Severity,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let work = match &settings.directory {
         Some(own) => machine.directory.join(own),
         None => machine.directory.to_owned(),
     };
-    let mut path = settings.env.iter().filter(|(name, _)| name == "PATH");
-    let path = path
-        .next_back()
-        .map(|(_, path)| OsStr::new(path))
-        .or_else(|| machine.path());
+    let own = settings.env.iter().rfind(|(name, _)| name == "PATH");
+    let path = match own {
+        Some((_, path)) => Some(OsStr::new(path)),
+        None => machine.path(),
+    };
     let health = settings.health.as_ref();
     let health = health.and_then(|health| health.command.as_ref());
     let commands = [
@@ -182,14 +191,24 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
         if let Err(why) = find_runnable(program, path, &work, user)
             && (knows_user || !why.is_about_user())
         {
-            let hint = why.hint(&work);
-            findings.push(finding(
-                key(of),
-                format!("runs `{program}`, which {why}"),
-                hint,
-            ));
+            findings.push(Finding {
+                severity,
+                key: format!("{LOG}.{name}.{of}"),
+                message: format!("runs `{program}`, which {why}"),
+                hint: why.hint(&work),
+            });
         }
     }
+    findings
+}
+
+fn look_at_files(
+    name: &str,
+    settings: &ProgramSettings,
+    machine: &Machine<'_>,
+    severity: Severity,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let log = settings.log.as_ref();
     let files = [
         ("output.file", log.and_then(|log| log.file.as_ref())),
@@ -205,8 +224,12 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
         if let Err(why) = files::judge(&machine.directory.join(file))
             && (machine.users.is_some() || !why.is_about_user())
         {
-            let message = format!("names `{}`, {why}", file.display());
-            findings.push(finding(key(of), message, why.hint().to_owned()));
+            findings.push(Finding {
+                severity,
+                key: format!("{LOG}.{name}.{of}"),
+                message: format!("names `{}`, {why}", file.display()),
+                hint: why.hint().to_owned(),
+            });
         }
     }
     findings

@@ -16,7 +16,7 @@ use pronghorn_launch::{
 };
 use pronghorn_pool::transport::{Allowed, Borders};
 use pronghorn_pool::{Fence, Options, Plan, Quote, Warmup};
-use pronghorn_process::{Credentials, NotRunnable, cpus, find_runnable, which};
+use pronghorn_process::{Credentials, NotRunnable, cpus, find_runnable, search_path, which};
 use pronghorn_wire::{Codec, Kind};
 
 use crate::launch::Launch;
@@ -216,17 +216,17 @@ impl Start<'_> {
         &self.resources.folder
     }
 
-    /// Why what its workers run can't be started; none also for what is not PHP.
+    /// Why the program of its workers can't be started. None if it can, or if there is no command.
     pub fn judge_program(&self) -> Option<NotRunnable> {
         let (_, argv) = self.command();
         self.judge(argv.first()?).err()
     }
 
-    /// The program of this name, as its workers start it.
+    /// The program of this name, found as its workers find it.
     ///
     /// # Errors
     ///
-    /// Why they can't.
+    /// Why they can't start it.
     pub fn judge(&self, name: &OsStr) -> Result<PathBuf, NotRunnable> {
         let user = self.user().map(|(_, user)| user);
         find_runnable(name, self.path(), self.directory(), user)
@@ -303,8 +303,7 @@ impl Start<'_> {
         if let Some((_, path)) = own.find(|(name, _)| *name == "PATH") {
             return Some(path.as_ref());
         }
-        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
-        path.map(|(_, path)| path.as_os_str())
+        search_path(self.environment)
     }
 
     /// Also where daemons are.

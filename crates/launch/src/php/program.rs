@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pronghorn_base::open_linked;
-use pronghorn_process::which;
+use pronghorn_process::{search_path, which};
 
 use super::Program;
 
@@ -128,8 +128,7 @@ fn options(arguments: &[OsString]) -> &[OsString] {
 }
 
 fn resolve(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Option<PathBuf> {
-    let path = env.iter().rfind(|(name, _)| name == "PATH");
-    which(name, path.map(|(_, path)| path), cwd)
+    which(name, search_path(env), cwd)
 }
 
 /// What stands behind the `#!` of a script.
