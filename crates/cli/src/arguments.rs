@@ -229,7 +229,7 @@ pub(crate) struct Schedules {
     pub(crate) json: bool,
 }
 
-/// How many there are to be; a number that nothing counts to is the largest one.
+/// Reads a number. One that is too large counts as the largest one.
 fn number(text: &str) -> Result<u64, &'static str> {
     match text.parse::<u64>() {
         Ok(number) => Ok(number),
@@ -238,7 +238,7 @@ fn number(text: &str) -> Result<u64, &'static str> {
     }
 }
 
-/// The same for what is in memory.
+/// Reads a number of things in memory.
 fn size(text: &str) -> Result<usize, &'static str> {
     number(text).map(|number| usize::try_from(number).unwrap_or(usize::MAX))
 }

@@ -88,7 +88,7 @@ fn passed_over(others: &[String]) -> String {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    format!("warning: these are no reports, and were skipped: {shown}{more}\n")
+    format!("warning: these are not reports, and were skipped: {shown}{more}\n")
 }
 
 /// The last one first, a line each.

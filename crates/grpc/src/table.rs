@@ -79,8 +79,8 @@ impl ServiceTable {
                         hidden.push(format!("{what}: the first one counts"));
                     }
                     Entry::Occupied(first) => hidden.push(format!(
-                        "gives `{service}` the methods `{}` and `{name}`, which are one in PHP: its \
-                         names have no case",
+                        "gives `{service}` the methods `{}` and `{name}`, which PHP does not tell \
+                         apart: case does not count in names of methods",
                         first.get()
                     )),
                 }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_that_are_one_are_told() {
+    fn methods_that_differ_only_in_case_are_reported() {
         let directory = Directory::new();
         let text = "package a; service S { rpc Get(M) returns (M); rpc GET(M) returns (M); \
                     rpc Get(M) returns (M); rpc Put(M) returns (M); } \
@@ -136,7 +136,8 @@ mod tests {
         directory.write("a.proto", text);
         let table = ServiceTable::load(&["a.proto".to_owned()], directory.as_ref()).unwrap();
         let expected = [
-            "gives `a.S` the methods `Get` and `GET`, which are one in PHP: its names have no case",
+            "gives `a.S` the methods `Get` and `GET`, which PHP does not tell apart: case does not \
+             count in names of methods",
             "gives `a.S` the method `Get` twice: the first one counts",
         ];
         assert_eq!(table.hidden(), expected);

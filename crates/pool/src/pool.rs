@@ -489,12 +489,13 @@ impl Pool {
                 Some(Shut::PageForOne) => tracing::error!(
                     target: "server", pool, request,
                     "six workers died of requests of one client that differ only in their \
-                     headers: this client's are refused, but for one in 5 s, until one is answered"
+                     headers: the server refuses such requests of this client, except one in 5 s, \
+                     until one is answered"
                 ),
                 Some(Shut::PageForAll) => tracing::error!(
                     target: "server", pool, request,
                     "workers died of requests of three clients that differ only in their headers: \
-                     they are refused, but for one in 5 s, until one is answered"
+                     the server refuses such requests, except one in 5 s, until one is answered"
                 ),
             }
         });

@@ -15,7 +15,8 @@ use crate::credentials::may_run;
 /// The kernel reads no more of a script's first line.
 const FIRST_LINE: u64 = 256;
 
-/// Why a program can't be started. The operator's. The texts follow the program's name and `which`.
+/// Why a program can't be started, for the operator. The texts follow the program's name and
+/// `which`.
 #[derive(Debug, Error)]
 pub enum NotRunnable {
     #[error("was not found")]
@@ -23,13 +24,16 @@ pub enum NotRunnable {
     #[error("is a directory")]
     Directory,
     /// It is a pipe or a device, for instance.
-    #[error("is no file")]
+    #[error("is not a file")]
     NoFile,
     /// Nobody may run it.
     #[error("is not executable")]
     NotExecutable(PathBuf),
-    /// Somebody else might run it. `user` is none for whoever asks.
-    #[error("{} may not execute: {source}", user.as_deref().unwrap_or("this user"))]
+    /// Another user may be able to run it. `user` is None for this process's own.
+    #[error(
+        "the user {} may not execute: {source}",
+        user.as_deref().map_or_else(|| "of this command".to_owned(), |name| format!("`{name}`"))
+    )]
     Denied {
         found: PathBuf,
         user: Option<String>,
@@ -92,7 +96,8 @@ pub fn find_runnable(
     if name.as_bytes().contains(&b'/') {
         return judge(directory.join(name), user);
     }
-    // As the system looks: what can't be run is passed over, and told when there is nothing else.
+    // As the system looks: it skips files that can't be run. The first of them is the reason if
+    // there is no other file.
     let mut refused = NotRunnable::Missing;
     for entry in std::env::split_paths(path.unwrap_or_default()) {
         let found = directory.join(entry).join(name);
@@ -144,7 +149,7 @@ fn judge(found: PathBuf, user: Option<&Credentials>) -> Result<PathBuf, NotRunna
     }
 }
 
-/// The first line of a script, behind its `#!`. None for what is no script, or can't be read.
+/// The first line of a script, behind its `#!`. None if it is not a script, or can't be read.
 fn first_line(script: &Path) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let file = open_linked(script).ok()?;
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_started_is_told_apart() {
+    fn each_reason_that_prevents_a_start_has_its_text() {
         let directory = Directory::with(&[
             ("bin/sh", "no program"),
             ("bin/plain", "no program"),
@@ -206,7 +211,7 @@ mod tests {
             ("directory", Some("was not found")),
             ("bin/directory", Some("is a directory")),
             (".", Some("was not found")),
-            ("/dev/null", Some("is no file")),
+            ("/dev/null", Some("is not a file")),
             ("plain", Some("is not executable")),
             ("bin/plain", Some("is not executable")),
             // That of the system comes later in PATH.
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_run_it_is_found_out_as_that_user() {
+    fn a_program_is_judged_as_the_user_that_runs_it() {
         if !Credentials::may_change() {
             return;
         }
@@ -244,7 +249,10 @@ mod tests {
         set_permissions(&path, Permissions::from_mode(0o744)).unwrap();
         assert_eq!(why(&directory, "own", None), None);
         let denied = why(&directory, "own", Some(&nobody)).unwrap();
-        assert!(denied.starts_with("nobody may not execute: "), "{denied}");
+        assert!(
+            denied.starts_with("the user `nobody` may not execute: "),
+            "{denied}"
+        );
         assert_eq!(why(&directory, "sh", Some(&nobody)), None);
         // A script is read as well.
         set_permissions(&path, Permissions::from_mode(0o711)).unwrap();

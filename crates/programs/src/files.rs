@@ -48,14 +48,14 @@ pub(crate) struct FilePlace {
     pub(crate) backups: u32,
 }
 
-/// Why a file takes no lines. The operator's. The texts follow its name and a comma.
+/// Why lines can't be written to a file, for the operator. The texts follow its name and a comma.
 #[derive(Debug, Error)]
 pub(crate) enum FileError {
     #[error("whose directory `{}` is not there", .0.display())]
     NoDirectory(PathBuf),
     #[error("which is the server's own output")]
     OwnOutput,
-    #[error("which is {0}, and no file")]
+    #[error("which is {0}, not a file")]
     NoFile(&'static str),
     #[error("which can't be written: {0}")]
     Io(#[from] io::Error),
@@ -118,7 +118,7 @@ impl LogFile {
 struct Opened {
     file: File,
     size: u64,
-    /// A new one begins when it is full. Not so for `/dev/null`.
+    /// Whether it is rotated when it is full; `/dev/null` is not.
     is_file: bool,
 }
 
@@ -191,7 +191,7 @@ fn open(path: &Path) -> Result<File, FileError> {
     opened.map_err(|source| FileError::of(path, source))
 }
 
-/// Whether lines can be written to a file, which is not made for that.
+/// Whether lines can be written to a file. Does not create it.
 ///
 /// # Errors
 ///
@@ -215,7 +215,7 @@ pub(crate) fn judge(path: &Path) -> Result<(), FileError> {
 enum Kind {
     Missing,
     File,
-    /// `/dev/null`, in which whatever is written is gone.
+    /// `/dev/null`.
     Null,
 }
 
@@ -251,7 +251,7 @@ impl FileError {
         }
     }
 
-    /// The way out.
+    /// The way out, for the operator.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::NoDirectory(_) => "create the directory, or name a file in another one",
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_no_lines_is_told_before_and_at_the_start() {
+    fn check_and_start_refuse_the_same_files() {
         let directory = Directory::with(&[("there", ""), ("place/x", "")]);
         std::os::unix::fs::symlink(directory.join("there"), directory.join("link")).unwrap();
         let fifo = rustix::fs::FileType::Fifo;
@@ -336,16 +336,16 @@ mod tests {
             directory.join("no").display()
         );
         let kind = directory.metadata().unwrap().file_type();
-        let of_directory = format!("which is {}, and no file", kind_of(kind).unwrap());
+        let of_directory = format!("which is {}, not a file", kind_of(kind).unwrap());
         for (path, expected) in [
             ("there", None),
             ("new", None),
             ("/dev/null", None),
             ("no/new", Some(&*no_directory)),
             ("place", Some(&*of_directory)),
-            ("link", Some("which is a symbolic link, and no file")),
-            ("pipe", Some("which is a named pipe, and no file")),
-            ("/dev/zero", Some("which is a device, and no file")),
+            ("link", Some("which is a symbolic link, not a file")),
+            ("pipe", Some("which is a named pipe, not a file")),
+            ("/dev/zero", Some("which is a device, not a file")),
             ("/dev/stdout", Some("which is the server's own output")),
             ("/proc/self/fd/1", Some("which is the server's own output")),
         ] {

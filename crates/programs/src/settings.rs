@@ -622,8 +622,8 @@ impl LogFileSettings {
         let file: Option<PathBuf> = t
             .key(
                 "file",
-                "The file. Its directory has to be there. The server's user writes to it. A link \
-                 or a device is refused, but for `/dev/null`.",
+                "The file. Its directory must exist. The server's user writes to it. A link, a \
+                 pipe or a device is refused, except `/dev/null`.",
             )
             .optional();
         if file.is_none() && !t.has_value("file") {

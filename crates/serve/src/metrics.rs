@@ -24,14 +24,14 @@ pub(crate) struct ConnectionMetrics {
     pub(crate) handshakes: Handshakes,
 }
 
-/// Connections that were closed at once, by why.
+/// Connections that were closed before a request, by reason.
 #[derive(Debug)]
 pub(crate) struct RefusedConnections {
     pub(crate) full: Counter,
     pub(crate) address: Counter,
-    /// Where each connection has to begin with a PROXY header: it comes from no trusted proxy.
+    /// It comes from no trusted proxy, and each connection must begin with a PROXY header.
     pub(crate) untrusted_proxy: Counter,
-    /// It has no such header, or none in time.
+    /// It began with no such header in time.
     pub(crate) no_proxy_header: Counter,
 }
 
@@ -55,7 +55,7 @@ impl ConnectionMetrics {
             u32::try_from(open()).map_or(f64::INFINITY, f64::from)
         });
         let refused = |reason| {
-            let help = "Connections that were closed before a request, by why.";
+            let help = "Connections that were closed before a request, by reason.";
             let metrics = metrics.labelled("reason", reason);
             metrics.counter("connections_refused_total", help)
         };

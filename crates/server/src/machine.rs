@@ -99,7 +99,7 @@ pub fn look(
     findings
 }
 
-/// The command before the first workers: by its own user, if that is one.
+/// Judges `server.on_init`, as its own user if it names one.
 fn look_at_on_init(
     on_init: &OnInit,
     environment: &[(OsString, OsString)],
@@ -109,10 +109,10 @@ fn look_at_on_init(
     let own = on_init.user.as_ref();
     let user = match own.map(|user| Credentials::look_up(user, None)) {
         Some(Ok(user)) if user.is_current() || Credentials::may_change() => Some(user),
-        // Somebody else may check than starts it.
+        // Another user may start the server, and could change to this one.
         Some(Ok(_)) => return None,
         Some(Err(error)) => {
-            let message = format!("names nobody: {error}");
+            let message = format!("names a user that does not exist: {error}");
             let hint = "name another user, or remove it: then it is the workers' user";
             return Some(Finding::missing("server.on_init.user", message, hint));
         }

@@ -424,7 +424,7 @@ impl Limits<'_> {
         }
         let left = self.room.left();
         let shortage = self.shortage.get_or_insert_with(|| {
-            tracing::warn!(target: "store", "the volume is full: new data is refused; jobs and entries that exist still work");
+            tracing::warn!(target: "store", "the volume is full: new data is refused; existing data can still be read and removed");
             // The engine does not find every page that is free.
             let fits = began.max(*self.fits);
             let most = fits - fits / 8;

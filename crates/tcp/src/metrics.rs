@@ -22,7 +22,7 @@ impl Metrics {
             sent: registry.counter("sent_bytes_total", "Bytes that clients took."),
             ended: registry.family(
                 "connections_ended_total",
-                "Connections that have ended, by why.",
+                "Connections that have ended, by reason.",
                 ["reason"],
                 End::NAMES.len(),
             ),

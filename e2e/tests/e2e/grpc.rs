@@ -1012,7 +1012,7 @@ fn check_tells_what_is_wrong_with_files() {
         (
             "syntax = \"proto2\"; package other; message M { required M m = 1; } \
              service S { rpc Do(M) returns (M); rpc DO(M) returns (M); }",
-            &["gives `other.S` the methods `Do` and `DO`, which are one in PHP"],
+            &["gives `other.S` the methods `Do` and `DO`, which PHP does not tell apart"],
         ),
     ] {
         let (site, address) = site("grpc/ours.php", STREAMS);

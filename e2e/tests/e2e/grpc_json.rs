@@ -229,7 +229,7 @@ fn a_rule_that_cannot_be_used_is_told_by_check() {
 }
 
 #[test]
-fn what_has_no_json_is_told_by_check_and_at_the_start() {
+fn files_without_json_are_named_by_check_and_at_the_start() {
     let more =
         "  json_transcoding: true\n  pool: {num_workers: 1}\n  stream_pool: {num_workers: 1}\n";
     let (site, _) = grpc::site("grpc/ours.php", more);

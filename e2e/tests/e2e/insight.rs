@@ -436,7 +436,7 @@ fn what_is_no_file_holds_no_command_up() {
     );
     assert_eq!(
         listed.stderr,
-        "warning: these are no reports, and were skipped: `0.json` is a named pipe, `1.json` is a \
+        "warning: these are not reports, and were skipped: `0.json` is a named pipe, `1.json` is a \
          symbolic link, `2.json` is a folder, and 1 more\n"
     );
     let stopped = Server::run(&site, &["stop"]);

@@ -43,6 +43,7 @@ fn check(page: &str) {
             "No such file or directory",
             "not found",
             "names nobody",
+            "names a user that does not exist",
             "the server runs as root",
         ];
         let told = |line: &&str| line.starts_with("warning: ") || line.starts_with("error: ");

@@ -168,7 +168,7 @@ fn commands_start_stop_restart_signal_and_show_what_was_said() {
         (&["programs", "logs", "talkr"][..], "did you mean `talker`?"),
         (
             &["programs", "start", "talker:0"][..],
-            "is a process, and no program\nhint: write `talker`",
+            "is a process, not a program\nhint: write `talker`",
         ),
         (
             &["programs", "signal", "talker", "HUP"][..],
@@ -700,7 +700,7 @@ fn a_missing_command_is_no_start_and_check_says_so() {
 
 /// By one rule for all commands, and by the code that the start goes by.
 #[test]
-fn check_says_what_a_start_would_fail_by() {
+fn check_names_each_reason_that_prevents_a_start() {
     let site = site(
         "  named: {command: bin}\n  place: {command: ./bin}\n  plain: {command: bin/plain}\n  \
            windows: {command: bin/windows}\n  well: {command: sleep 1, health: {command: bin/plain}}\n  \
@@ -779,7 +779,9 @@ fn the_user_of_a_program_has_to_be_able_to_run_it() {
     let checked = Server::run(&site, &["check"]);
     let said = checked.stdout + &checked.stderr;
     assert!(
-        said.contains("`service.others.command` runs `bin/own`, which nobody may not execute: "),
+        said.contains(
+            "`service.others.command` runs `bin/own`, which the user `nobody` may not execute: "
+        ),
         "{said}"
     );
     assert!(!said.contains("`service.own.command"), "{said}");

@@ -328,7 +328,8 @@ fn check_judges_all_commands_by_one_rule() {
     let site = site.config("version: '3'\nserver: {command: php w.php, on_init: {command: '', user: nobody-at-all}}\nhttp: {address: 127.0.0.1:0}\n");
     Server::run(&site, &["check"]).assert_said_with(2, &["`server.on_init` has no `command`"]);
     let site = site.config("version: '3'\nserver: {command: php w.php, on_init: {command: 'true', user: nobody-at-all}}\nhttp: {address: 127.0.0.1:0}\n");
-    Server::run(&site, &["check"]).assert_said_with(2, &["`server.on_init.user` names nobody: "]);
+    let unknown = "`server.on_init.user` names a user that does not exist: ";
+    Server::run(&site, &["check"]).assert_said_with(2, &[unknown]);
 }
 
 /// As the programs of workers do.

@@ -178,7 +178,7 @@ async fn send(
     if known.programs.iter().any(|it| it.name == *signal) && !known.has(name) {
         let (signal, name) = (one_line(signal), one_line(name));
         return Err(format!(
-            "`{signal}` is a program, and no signal\n\
+            "`{signal}` is a program, not a signal\n\
              hint: the signal comes first: `pronghorn programs signal {name} {signal}`"
         ));
     }
@@ -282,7 +282,7 @@ fn find<'a>(name: &str, list: &'a List) -> Result<&'a Program, String> {
     {
         let (program, index) = (one_line(program), one_line(index));
         return Err(format!(
-            "`{program}:{index}` is a process, and no program\n\
+            "`{program}:{index}` is a process, not a program\n\
              hint: write `{program}`; `programs signal` takes `--index {index}` for the process"
         ));
     }

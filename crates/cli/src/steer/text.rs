@@ -78,7 +78,7 @@ pub(super) fn lines(text: &str) -> String {
     printable(text)
 }
 
-/// One line in any script.
+/// A text on one line, with letters of any language.
 pub(super) fn one_line(text: &str) -> String {
     printable(text).replace('\n', "\\n")
 }
@@ -94,7 +94,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 
 /// A cell that is longer is cut: an ID may have thousands of characters, and JSON shows it whole.
 const WIDEST: usize = 64;
-/// The same in the last column, where sentences are.
+/// The same for the last column, which has sentences.
 const WIDEST_LAST: usize = 240;
 
 /// A table: a row a line, columns as wide as what is in them.
@@ -103,11 +103,9 @@ pub(super) fn columns<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
 ) -> String {
     let cut = |row: &[String; COLUMNS]| {
-        let mut column = 0;
-        row.each_ref().map(|cell| {
-            column += 1;
-            let is_last = column == COLUMNS;
-            cut(cell, if is_last { WIDEST_LAST } else { WIDEST })
+        std::array::from_fn::<_, COLUMNS, _>(|column| {
+            let is_last = column + 1 == COLUMNS;
+            cut(&row[column], if is_last { WIDEST_LAST } else { WIDEST })
         })
     };
     let rows: Vec<_> = rows.iter().map(cut).collect();

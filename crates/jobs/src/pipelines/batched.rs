@@ -172,7 +172,7 @@ impl Pipelines {
         };
         if !self.0.batches.owe(owed) {
             let (id, pipeline) = (&job.id, &pipeline.name);
-            tracing::error!(target: "jobs", id, pipeline, "a batch waits for a job that has ended: its end can't be recorded for so many batches");
+            tracing::error!(target: "jobs", id, pipeline, "a batch waits for a job that has ended: there is no room to record its end");
         }
     }
 

@@ -73,7 +73,7 @@ impl Pipelines {
         {
             let (id, pipeline_name) = (&job.id, &pipeline.name);
             let error = with_causes(&error);
-            tracing::error!(target: "jobs", id, pipeline = pipeline_name, "a job has expired, which can't be recorded for its batch: {error}");
+            tracing::error!(target: "jobs", id, pipeline = pipeline_name, "a job has expired, and its end can't be recorded for its batch: {error}");
             // It is looked at again.
             _ = pipeline.driver.settle(ticket, Settlement::Release).await;
             return false;
