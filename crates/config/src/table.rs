@@ -387,8 +387,8 @@ impl<'a> Table<'a> {
         self.written(name).is_some()
     }
 
-    /// True when the key is written with a value, if a wrong one, which is told then. Where it is
-    /// needed, whoever reads the section tells of another one.
+    /// True when the key is written and is not blank. A reader that needs the key tells of a
+    /// missing value only if this is false: a wrong value was told when it was read.
     pub fn has_value(&self, name: &str) -> bool {
         self.written(name)
             .is_some_and(|node| node.value != Value::Null && !node.is_blank())

@@ -36,7 +36,7 @@ use crate::uplink::Uplink;
 /// more than most calls, and clients choose their deadlines.
 const LEAST_DEADLINE: Duration = Duration::from_secs(1);
 
-/// In the place of a class, where no exception has ended a call.
+/// The class in a record of a call that `exit` has ended.
 const EXIT: &str = "exit";
 
 /// The handler of calls, made anew by each reload.

@@ -24,7 +24,7 @@ pub(crate) struct RpcStatus {
 
 /// As `pronghorn/worker` says it at the end of a stream.
 const OUT_OF_MEMORY: &str = "the method ran out of memory";
-/// The name of the line by which `pronghorn/worker` says what a method threw whose reply had begun.
+/// The line that tells the exception of a stream that has begun; `pronghorn/worker` writes it.
 const THROWN: &str = "grpc-thrown-bin";
 /// Between the parts of an error of old packages.
 const SEPARATOR: &str = "|:|";

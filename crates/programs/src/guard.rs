@@ -112,7 +112,7 @@ impl Watched {
         lock(&self.state).groups.clone()
     }
 
-    /// From here on a shell is told by this pipe that knows these groups.
+    /// From now on, this pipe leads to a shell that knows these groups.
     fn begin(&self, pipe: OwnedFd, known: &BTreeSet<u32>) {
         let mut state = lock(&self.state);
         state.pipe = Some(pipe);
@@ -165,7 +165,8 @@ async fn keep_shell(
             let since = Instant::now();
             tokio::select! {
                 _ = poll_fn(|cx| process.poll_exit(cx)) => {}
-                // Somebody has stopped it. What it knows is wrong, and a number is used again.
+                // Somebody has stopped it: the groups that it knows are out of date, and their
+                // numbers may be used again.
                 () = watched.is_behind() => process.kill_group(),
             }
             watched.end();
@@ -183,7 +184,7 @@ async fn keep_shell(
     }
 }
 
-/// None, after a record, where none can be started.
+/// None if no shell can be started, after a record.
 async fn start_shell(
     spawner: &Spawner,
     watched: &Watched,
@@ -278,7 +279,7 @@ mod tests {
         })
     }
 
-    /// The server keeps the pipe; when that is closed, the groups of then end.
+    /// The test closes the server's end of the pipe: the shell kills the groups that it knows then.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_shell_that_was_killed_or_stopped_is_followed_by_one_that_knows_all() {
         let guard = Guard::new(Spawner::start().unwrap(), Channel::Service);

@@ -247,7 +247,7 @@ impl Machine {
         }
     }
 
-    /// The end was no failure, and was not meant to be the last one.
+    /// After an end that is no failure and not the last one.
     fn replace(&mut self) -> Action {
         if self.rules.restart == Restart::No {
             return self.become_(ProcessState::Exited);

@@ -23,10 +23,9 @@ use crate::said::Line;
 use crate::settings::{MOST_PROCESSES, ProgramSettings};
 use crate::shown::{AllShown, cpu_percent};
 
-/// How long a command waits for programs to come up. They have times of their own, which may be
-/// hours.
+/// The longest wait of a command for programs to come up: their own limits may be hours.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Lines where nobody says how many.
+/// Lines that are shown if nobody gives a number.
 const LINES: usize = 100;
 /// Bytes of a name that comes over RPC: it stands in each record of its program.
 const LONGEST_NAME: usize = 255;
@@ -127,7 +126,7 @@ impl Argument for Looking {}
 #[derive(Serialize)]
 struct Lines {
     lines: Vec<Line>,
-    /// The number of the program's newest line, for who asks again.
+    /// The number of the program's newest line: the next question begins after it.
     last: u64,
 }
 
@@ -226,7 +225,7 @@ async fn start(programs: &[Arc<Program>]) -> Result<(), Failure> {
     timeout(LONGEST_WAIT, all).await.unwrap_or(Ok(()))
 }
 
-/// A record of what an application was refused: it may tell nobody.
+/// Logs a refusal: the application may not show it to anybody.
 fn tell_refused<T>(method: &str, program: &str, result: Result<T, Failure>) -> Result<T, Failure> {
     static REFUSED: LogThrottle = LogThrottle::new();
     if let Err(why) = &result

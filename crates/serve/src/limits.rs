@@ -88,8 +88,8 @@ pub struct Http2Limits {
     /// After so long without a sign of life the client is asked for one, and waited for so long.
     /// Default is none.
     pub ping: Option<(Duration, Duration)>,
-    /// Whether blanks around the value of a field are taken off, as gRPC has it. Default is that
-    /// such a request is refused (RFC 9113, section 8.2.1).
+    /// Whether blanks around a field's value are removed, as gRPC allows. By default, such a
+    /// request is refused (RFC 9113, section 8.2.1).
     pub trims: bool,
 }
 

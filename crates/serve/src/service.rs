@@ -217,7 +217,7 @@ impl Service {
         household.map_or(0, |household| self.groups.hash_one(household).max(1))
     }
 
-    /// Counts connections that were refused for what they are, if somebody reads that.
+    /// The counters of refused connections, if somebody reads them.
     pub(crate) fn refused(&self) -> Option<&RefusedConnections> {
         self.counted.as_ref().map(|counted| &counted.refused)
     }

@@ -74,7 +74,7 @@ final class RateLimiter
     private function bucket(mixed $kept, float $now): array
     {
         $each = $this->seconds / $this->limit;
-        // Later than an empty bucket would be full, it was kept before a clock was set back.
+        // A time further ahead than one filling was kept before the clock was set back.
         $full = \min(\max(\is_float($kept) ? $kept : $now, $now), $now + $this->seconds) + $each;
         $wait = $full - $now - $this->seconds;
 

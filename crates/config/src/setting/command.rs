@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_means_the_same_when_it_is_written() {
+    fn a_shown_command_reads_as_the_same_command() {
         for argv in [
             &["sh", "-c", "trap \"\" INT; echo it's"][..],
             &["sh", "-c", "echo \"a  b\" \\"],

@@ -50,7 +50,7 @@ pub(crate) struct Proxies {
 /// A connection that is over: it has no header.
 #[derive(Debug, PartialEq, Eq)]
 enum NoHeader {
-    /// It was closed before: somebody asks whether the port is open.
+    /// It was closed before its header was whole, as by somebody who asks whether the port is open.
     Left,
     /// A record tells of it.
     Refused,

@@ -5,9 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Cache\Internal;
 
 /**
- * The number that went through in each part of a time, which ends now. A part counts as if all of
- * them went through at its end: so there are never too many in any such time, and a place is free
- * again up to one part late.
+ * Counts in each part of a time span that ends now. A part counts as if all its calls came at its
+ * end: there are never too many in such a span, and a place is free again at most one part late.
  */
 final class Window
 {
