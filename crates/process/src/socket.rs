@@ -98,8 +98,8 @@ pub struct SocketFile {
     /// True if systemd has opened the socket: it stays open after this process, so nobody removes
     /// its file.
     kept: bool,
-    /// The access that the process before gave the socket, if this process has changed it. A process
-    /// that does not take over gives it back.
+    /// The access that the process before gave the socket, if this process has changed it. A
+    /// process that does not take over gives it back.
     before: Mutex<Option<Access>>,
 }
 

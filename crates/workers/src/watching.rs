@@ -56,9 +56,9 @@ pub struct Watching {
     pub ignored: Vec<PathBuf>,
     /// Endings of the names of files to watch.
     pub patterns: Vec<String>,
-    /// The longest time for which changes are gathered: something may be written all the time. Also
-    /// the time between two looks at files whose changes nobody reports, and at `folders`, which may
-    /// be others by then: a link may lead elsewhere.
+    /// The longest time for which changes are gathered: something may be written all the time.
+    /// Also the time between two looks at files whose changes nobody reports, and at `folders`,
+    /// which may be others by then: a link may lead elsewhere.
     pub interval: Duration,
 }
 
@@ -209,8 +209,8 @@ impl Changes {
         if matches!(event.kind, EventKind::Access(_)) {
             return;
         }
-        // A directory's time changes with each file that comes or goes in it. That file has an event
-        // of its own.
+        // A directory's time changes with each file that comes or goes in it. That file has an
+        // event of its own.
         let is_metadata = matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)));
         if is_metadata && !event.paths.is_empty() && event.paths.iter().all(|path| path.is_dir()) {
             return;
