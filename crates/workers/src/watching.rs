@@ -52,13 +52,13 @@ pub struct Watching {
     pub folders: Vec<PathBuf>,
     /// Whether directories in them are watched, too.
     pub recursive: bool,
-    /// Names of directories that are left out below `folders`, or the last names of their paths.
+    /// Names of directories that are left out below these, or the last names of their paths.
     pub ignored: Vec<PathBuf>,
     /// Endings of the names of files to watch.
     pub patterns: Vec<String>,
     /// The longest time for which changes are gathered: something may be written all the time.
-    /// Also the time between two looks at files whose changes nobody reports, and at `folders`,
-    /// which may be others by then: a link may lead elsewhere.
+    /// Also the time between two looks at files whose changes nobody reports, and at the watched
+    /// directories, which may be others by then: a link may lead elsewhere.
     pub interval: Duration,
 }
 
