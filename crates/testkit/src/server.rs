@@ -861,7 +861,9 @@ fn as_rr(site: &Site) -> PathBuf {
 /// The first address without TLS that it says it serves.
 fn served_at(said: &str) -> Option<SocketAddr> {
     let said = said.split_once("serves ")?.1;
-    address_after("http://", said).or_else(|| address_after("https://", said))
+    address_after("http://", said)
+        .or_else(|| address_after("https://", said))
+        .or_else(|| address_after("grpc://", said))
 }
 
 /// The address that stands behind these words.

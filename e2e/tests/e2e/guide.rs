@@ -10,8 +10,9 @@
 //! - `text output` is what the `run` block before it prints; `…` stands for any text, alone on its
 //!   line for any lines.
 //!
-//! All other blocks are only read. Ports 8080, 8443 and 6001 become free ones, also where 8080 is
-//! the default; what a package puts into `/usr/share/pronghorn` is taken from the repository.
+//! All other blocks are only read. Ports 8080, 8443, 6001 and 9001 become free ones, also where
+//! 8080 is the default; what a package puts into `/usr/share/pronghorn` is taken from the
+//! repository.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -34,7 +35,20 @@ fn jobs() {
 
 #[test]
 fn grpc() {
-    follow("docs/guide/grpc.md", Site::new());
+    // What Composer writes; google/protobuf is Debian's.
+    let autoloader = "<?php
+        spl_autoload_register(static function (string $class): void {
+            foreach ([__DIR__ . '/../generated', '/usr/share/php'] as $root) {
+                $file = \"$root/\" . strtr($class, '\\\\', '/') . '.php';
+                if (is_file($file)) {
+                    require_once $file;
+
+                    return;
+                }
+            }
+        });";
+    let site = Site::new().file("vendor/autoload.php", autoloader);
+    follow("docs/guide/grpc.md", site);
 }
 
 #[test]
@@ -213,9 +227,10 @@ fn blocks(page: &str) -> Vec<Block> {
 fn follow(page: &str, site: Site) {
     let text = read(&repository().join(page));
     let (port, secure) = (free_port().to_string(), free_port().to_string());
-    let rpc = free_port().to_string();
+    let (rpc, grpc) = (free_port().to_string(), free_port().to_string());
     let text = text.replace("8080", &port).replace("8443", &secure);
-    let blocks = blocks(&as_packaged(&text.replace("6001", &rpc)));
+    let text = text.replace("6001", &rpc).replace("9001", &grpc);
+    let blocks = blocks(&as_packaged(&text));
     let home = Home::new(format!("tcp://127.0.0.1:{rpc}"));
     let mut place = Place::Idle(site);
     let mut done = 0;
