@@ -11,13 +11,21 @@ use super::tree::{Tree, Value, without_variables};
 
 /// Files that `[include]` may name.
 const MOST_INCLUDED: usize = 1_000;
+/// Programs that one with a number in its keys may become.
+const MOST_OF_ONE: u64 = 100;
+/// Digits of a number that is filled with zeros.
+const MOST_DIGITS: usize = 20;
+/// The order of programs that have no `priority`; here it would be 0.
+const PRIORITY: &str = "999";
+/// A file that is never rotated has no size of its own here.
+const NEVER_ROTATED: &str = "1000GB";
 /// The time for a stop where nothing is written.
 const STOP_WAIT: u64 = 10;
 /// The server's own time for its stop, in seconds.
 const GRACE: u64 = 30;
 
 /// A statement `key=value` with its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Setting {
     line: usize,
     key: String,
@@ -32,6 +40,14 @@ struct IniSection {
     settings: Vec<Setting>,
 }
 
+impl IniSection {
+    /// The last value of a key, if that is a number.
+    fn number(&self, key: &str) -> Option<u64> {
+        let found = self.settings.iter().rev().find(|it| it.key == key);
+        found.and_then(|it| it.value.parse().ok())
+    }
+}
+
 /// The programs of one or more files.
 #[derive(Debug, Default)]
 pub(super) struct SupervisedPrograms {
@@ -40,6 +56,9 @@ pub(super) struct SupervisedPrograms {
     pub(super) notes: Vec<String>,
     longest_stop: u64,
     names: HashSet<String>,
+    /// Programs without a `priority`, and whether others have one.
+    unordered: Vec<String>,
+    has_order: bool,
 }
 
 /// The program that is being read.
@@ -59,6 +78,7 @@ impl SupervisedPrograms {
             match section.name.split_once(':') {
                 Some(("program", name)) => self.program(file, section, name.trim()),
                 _ if section.name == "include" => self.include(file, section),
+                _ if section.name == "supervisord" => self.all_programs(file, section),
                 _ => self.leave_out(file, section.line, &format!("[{}]", section.name)),
             }
         }
@@ -66,6 +86,12 @@ impl SupervisedPrograms {
 
     /// The whole of it, with what holds for all programs.
     pub(super) fn finish(mut self) -> Self {
+        if self.has_order {
+            for name in &self.unordered {
+                let order = Value::Bare(PRIORITY.to_owned());
+                self.tree.map(&["service", name]).set("order", order);
+            }
+        }
         if self.longest_stop > GRACE {
             let time = format!("{}s", self.longest_stop);
             self.tree.map(&["endure"]).set("grace_period", time);
@@ -79,8 +105,10 @@ impl SupervisedPrograms {
     }
 
     fn leave_out(&mut self, file: &Path, line: usize, text: &str) {
-        let file = file.display();
-        self.left_out.push(format!("{file}:{line}: `{text}`"));
+        let text = format!("{}:{line}: `{text}`", file.display());
+        if !self.left_out.contains(&text) {
+            self.left_out.push(text);
+        }
     }
 
     fn include(&mut self, file: &Path, section: &IniSection) {
@@ -133,9 +161,64 @@ impl SupervisedPrograms {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each key of supervisord")]
+    /// The user and the variables of all programs.
+    fn all_programs(&mut self, file: &Path, section: &IniSection) {
+        let program = Program {
+            file,
+            name: String::new(),
+            count: 1,
+            first: 0,
+        };
+        for Setting { line, key, value } in &section.settings {
+            match (key.as_str(), environment(value)) {
+                // As root, each program says so itself.
+                ("user", _) if value != "root" => {
+                    _ = self.tree.map(&["server"]).set("user", value.as_str());
+                }
+                ("environment", Some(pairs)) => {
+                    let mut keys = Tree::default();
+                    self.variables(pairs, &program, (file, *line), &mut keys);
+                    self.tree.map(&["server"]).merge(keys);
+                }
+                _ => self.leave_out(file, *line, &format!("{key}={value}")),
+            }
+        }
+    }
+
+    /// A number of the process in another key than the command makes each process a program.
     fn program(&mut self, file: &Path, section: &IniSection, name: &str) {
-        let mut own: String = name.replace('.', "-");
+        let number = |key: &str| section.number(key);
+        let count = number("numprocs").unwrap_or(1);
+        let names_process = |it: &Setting| {
+            !["command", "process_name"].contains(&&*it.key) && it.value.contains("%(process_num)")
+        };
+        if count <= 1 || count > MOST_OF_ONE || !section.settings.iter().any(names_process) {
+            return self.one_program(file, section, name, name);
+        }
+        let first = number("numprocs_start").unwrap_or(0);
+        for number in first..first.saturating_add(count) {
+            let settings = section.settings.iter();
+            let mut settings: Vec<Setting> = settings
+                .filter(|it| !["numprocs", "numprocs_start"].contains(&&*it.key))
+                .cloned()
+                .collect();
+            settings.push(Setting {
+                line: section.line,
+                key: "numprocs_start".to_owned(),
+                value: number.to_string(),
+            });
+            let one = IniSection {
+                line: section.line,
+                name: section.name.clone(),
+                settings,
+            };
+            self.one_program(file, &one, name, &format!("{name}-{number}"));
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm for each key of supervisord")]
+    fn one_program(&mut self, file: &Path, section: &IniSection, name: &str, own: &str) {
+        let mut own: String = own.replace('.', "-");
         if own.is_empty() || !self.names.insert(own.clone()) {
             own = format!("{own}-{}", self.names.len());
             self.names.insert(own.clone());
@@ -146,13 +229,12 @@ impl SupervisedPrograms {
                 .find(|it| it.key == key)
                 .map(|it| it.value.as_str())
         };
-        let number = |key: &str| get(key).and_then(|it| it.parse::<u64>().ok());
-        let count = number("numprocs").unwrap_or(1);
+        let count = section.number("numprocs").unwrap_or(1);
         let program = Program {
             file,
             name: name.to_owned(),
             count,
-            first: number("numprocs_start").unwrap_or(0),
+            first: section.number("numprocs_start").unwrap_or(0),
         };
         let mut keys = Tree::default();
         keys.set("command", ""); // first, whatever comes first there
@@ -177,6 +259,13 @@ impl SupervisedPrograms {
             && get("stdout_logfile") != get("stderr_logfile");
         for Setting { line, key, value } in &section.settings {
             let expanded = program.expand(value);
+            // Too many processes to make each of them a program.
+            if !["command", "process_name"].contains(&key.as_str())
+                && expanded.as_ref().is_some_and(|it| it.has_index)
+            {
+                self.leave_out(file, *line, &format!("{key}={value}"));
+                continue;
+            }
             let number = value.parse::<u64>();
             let is_taken = match (key.as_str(), &expanded) {
                 ("command", Some(command)) => {
@@ -302,13 +391,15 @@ impl SupervisedPrograms {
         if output.get("file").is_some() {
             keys.set("output", output);
         }
-        if section.settings.iter().all(|it| it.key != "command") {
-            self.leave_out(
-                file,
-                section.line,
-                &format!("[{}]: no command", section.name),
-            );
-            return;
+        // The command that it has was left out, or it has none.
+        if keys.get("command") == Some(&Value::from("")) {
+            let text = format!("[{}]: no command", section.name);
+            return self.leave_out(file, section.line, &text);
+        }
+        if keys.get("order").is_some() {
+            self.has_order = true;
+        } else {
+            self.unordered.push(own.clone());
         }
         self.tree.map(&["service"]).set(&own, keys);
     }
@@ -349,8 +440,10 @@ fn take_output(key: &str, value: &str, expanded: Option<&str>, output: &mut Tree
             true
         }
         ("stdout_logfile_maxbytes", _) => {
-            if value != "0" && value != "50MB" {
-                output.set("max_size", value.to_ascii_uppercase());
+            match value {
+                "50MB" => {}
+                "0" => _ = output.set("max_size", NEVER_ROTATED),
+                size => _ = output.set("max_size", size.to_ascii_uppercase()),
             }
             true
         }
@@ -417,7 +510,12 @@ impl Program<'_> {
                     out.push_str(&without_variables(&here.display().to_string()));
                 }
                 "numprocs" => out.push_str(&self.count.to_string()),
-                "process_num" if self.count <= 1 => out.push_str(&self.first.to_string()),
+                "process_num" if self.count <= 1 => {
+                    let width = after.len() - digits.len();
+                    let width = after.get(..width).and_then(|it| it.parse().ok());
+                    let width: usize = width.unwrap_or(0).min(MOST_DIGITS);
+                    out.push_str(&format!("{:0width$}", self.first));
+                }
                 "process_num" => {
                     match self.first {
                         0 => out.push_str("$$PRONGHORN_PROGRAM_INDEX"),
@@ -586,10 +684,73 @@ mod tests {
         assert_eq!(
             left,
             [
-                "a.conf:1: `[supervisord]`",
+                "a.conf:2: `nodaemon=true`",
                 "a.conf:12: `serverurl=AUTO`",
                 "e`",
                 "a.conf:15: `[group:all]`"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_supervisord_has_by_default_is_kept_where_it_is_other_here() {
+        let (yaml, left) = made(
+            "[supervisord]\nenvironment=APP_ENV=\"prod\"\nuser=www-data\numask=027\n\
+             [program:queue]\ncommand=a\n[program:redis]\ncommand=b\npriority=1\n\
+             stdout_logfile=/b.log\nstdout_logfile_maxbytes=0\n",
+        );
+        assert!(
+            yaml.contains("order: 1\n") && yaml.contains("order: 999\n"),
+            "{yaml}"
+        );
+        assert!(yaml.contains("max_size: \"1000GB\""), "{yaml}");
+        assert!(
+            yaml.contains("APP_ENV: prod") && yaml.contains("user: www-data"),
+            "{yaml}"
+        );
+        assert_eq!(left, ["a.conf:4: `umask=027`"]);
+        let (yaml, _) = made("[program:a]\ncommand=a\n[program:b]\ncommand=b\n");
+        assert!(!yaml.contains("order"), "{yaml}");
+    }
+
+    #[test]
+    fn each_process_that_has_files_of_its_own_is_a_program() {
+        let of = |count: u64| {
+            made(&format!(
+                "[program:w]\ncommand=php w.php %(process_num)d\nnumprocs={count}\n\
+                 numprocs_start=3\nstdout_logfile=/%(program_name)s_%(process_num)02d.log\n\
+                 environment=N=\"%(process_num)d\"\n"
+            ))
+        };
+        let (yaml, left) = of(2);
+        for part in [
+            "w-3:",
+            "php w.php 3",
+            "file: /w_03.log",
+            "w-4:",
+            "file: /w_04.log",
+        ] {
+            assert!(yaml.contains(part), "{part}: {yaml}");
+        }
+        assert_eq!(left, [""; 0]);
+        let (yaml, left) = of(super::MOST_OF_ONE + 1);
+        assert!(
+            yaml.contains("process_num: 101") && !yaml.contains("file:"),
+            "{yaml}"
+        );
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn a_program_whose_command_is_not_understood_is_left_out() {
+        let (yaml, left) =
+            made("[program:a]\ncommand=a %(host_node_name)s\n[program:b]\ncommand=b\n");
+        assert!(yaml.contains("b:") && !yaml.contains("a:"), "{yaml}");
+        assert_eq!(
+            left,
+            [
+                "a.conf:2: `command=a %(host_node_name)s`",
+                "a.conf:1: `[program:a]: no command`"
             ]
         );
     }
