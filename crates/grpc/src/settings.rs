@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pronghorn_config::{Listen, Pairs, Section, Size, Table};
 use pronghorn_grpc_wire::{Cors, MessageLimits};
-use pronghorn_serve::{CertifiedClients, ClientAuth, Pair};
+use pronghorn_serve::{CertifiedClients, ClientAuth, Pair, read_pair};
 use pronghorn_workers::settings::PoolSettings;
 
 use crate::files::{NO_DESCRIPTORS, WITH_DESCRIPTORS};
@@ -137,8 +137,8 @@ impl Section for GrpcSettings {
             )
             .live()
             .default(Vec::new());
-        let tls: Option<TlsSettings> =
-            t.optional_section("tls", "TLS. Without this section, clients use clear text.");
+        let sentence = "TLS. Without this section, clients use clear text.";
+        let tls = t.optional_section_with("tls", sentence, read_tls).flatten();
         let demands = |tls: &TlsSettings| {
             matches!(
                 tls.clients.auth,
@@ -339,29 +339,24 @@ impl ConnectionSettings {
     }
 }
 
-impl Section for TlsSettings {
-    fn read(t: &mut Table<'_>) -> Self {
-        let certificate: Option<PathBuf> = t
-            .key("cert", "The server's certificate, in PEM.")
-            .optional();
-        let key: Option<PathBuf> = t
-            .key("key", "Its private key, in PEM.")
-            .is_path()
-            .optional();
-        for name in ["cert", "key"] {
-            if !t.is_written(name) {
-                // RoadRunner would speak clear text.
-                let message = format!("has no `{name}`");
-                t.error("", &message, "both `cert` and `key` are needed");
-            }
-        }
-        let clients = CertifiedClients::read(t, true);
-        Self {
-            pair: Pair {
-                certificate: certificate.unwrap_or_default(),
-                key: key.unwrap_or_default(),
-            },
-            clients,
-        }
+/// Without a certificate there is no TLS. A warning says so where both keys are blank, as in files
+/// for RoadRunner.
+fn read_tls(t: &mut Table<'_>) -> Option<TlsSettings> {
+    let certificate: Option<PathBuf> = t
+        .key("cert", "The server's certificate, in PEM.")
+        .optional();
+    let key: Option<PathBuf> = t
+        .key("key", "Its private key, in PEM.")
+        .is_path()
+        .optional();
+    let clients = CertifiedClients::read(t, true);
+    if t.is_empty("cert") && t.is_empty("key") {
+        let message = "has a blank `cert` and a blank `key`: clients use clear text";
+        t.warn("", message, "write both, or remove the section");
+    } else if !t.is_written("cert") && !t.is_written("key") {
+        // RoadRunner would speak clear text.
+        t.error("", "has no certificate", "add `cert` and `key`");
     }
+    let pair = read_pair(t, certificate, key)?;
+    Some(TlsSettings { pair, clients })
 }
