@@ -25,11 +25,15 @@ final class Server
      *
      * @param string $name as in its `.proto` file, with the package; or the interface that
      *     `pronghorn grpc generate` or RoadRunner's generator has written, whose constant `NAME` it is
-     * @throws \LogicException when a method takes something that is no message
+     * @throws \LogicException when a method takes something that is no message, or there is no such
+     *     interface
      */
     public function register(string $name, object $service): static
     {
         $interface = \interface_exists($name) || \class_exists($name) ? new \ReflectionClass($name) : null;
+        if ($interface === null && \str_contains($name, '\\')) {
+            throw new \LogicException("There is no interface `$name`: is its name right, and is it loaded?");
+        }
         $named = $interface?->getConstant('NAME');
         $methods = [];
         foreach (($interface ?? new \ReflectionObject($service))->getMethods(\ReflectionMethod::IS_PUBLIC) as $method) {

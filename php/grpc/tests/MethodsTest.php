@@ -45,6 +45,13 @@ final class MethodsTest extends TestCase
         self::assertInstanceOf(Server::class, (new Server())->register(Joins::class, $service));
     }
 
+    public function testAnInterfaceThatIsNotThereIsNoService(): void
+    {
+        $this->expectException(\LogicException::class);
+        $this->expectExceptionMessage('There is no interface `Shop\V1\PricesInterface`');
+        (new Server())->register('Shop\V1\PricesInterface', new \stdClass());
+    }
+
     public function testDetailsArePackedAsAStatusOfGoogleRpc(): void
     {
         $detail = new class () {
