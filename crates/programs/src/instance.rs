@@ -709,11 +709,19 @@ impl Instance {
                     "{why}: the next start is in {pause}"
                 );
             }
+            ProcessState::Exited => {
+                record!(
+                    self.around.channel,
+                    error,
+                    program,
+                    index,
+                    "{why}: it is not started again"
+                );
+            }
             ProcessState::Stopped
             | ProcessState::Starting
             | ProcessState::Running
             | ProcessState::Stopping(_)
-            | ProcessState::Exited
             | ProcessState::Removed => {
                 record!(self.around.channel, error, program, index, "{why}");
             }

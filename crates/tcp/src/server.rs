@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use pronghorn_base::LogThrottle;
-use pronghorn_pool::{Affinity, Pending, Pool, Terms};
+use pronghorn_pool::{Affinity, CallError, Pending, Pool, Terms};
+use pronghorn_wire::native::Thrown;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -91,6 +92,22 @@ impl Server {
         self.metrics.ended(end);
         let ConnectionEntry { server, remote, .. } = entry;
         match end {
+            End::Failed(CallError::Thrown(thrown)) => {
+                let Thrown {
+                    class,
+                    message,
+                    file,
+                    line,
+                    trace,
+                } = &**thrown;
+                self.pool.tell_failure(|left_out| {
+                    tracing::error!(
+                        target: "tcp", class, file, line, server = &**server,
+                        remote_address = &**remote, pool = self.pool.name(), trace, left_out,
+                        "the handler threw, and the connection is closed: {message} in {file}:{line}"
+                    );
+                });
+            }
             End::Failed(why) => {
                 if let Some(connections) = self.failed.should_log() {
                     tracing::warn!(

@@ -219,11 +219,16 @@ fn our_package_answers_clients() {
             "CLOSED",
         ];
         assert_eq!(seen, first);
-        for word in ["throw", "exit", "die", "fat"] {
+        for word in ["exit", "die", "fat", "throw", "throw"] {
             let mut client = Client::of(&server, "line");
             client.send(&format!("{word}\n"));
             assert_eq!(client.rest(), "", "{word}");
         }
+        // Each one, and whatever has closed other connections before.
+        let thrown = "the handler threw, and the connection is closed: thrown on purpose in ";
+        wait_for("a record of each exception", || {
+            (server.log().matches(thrown).count() == 2).then_some(())
+        });
         server.stop();
     }
 }
