@@ -50,6 +50,7 @@ mod tests {
     use std::future::poll_fn;
     use std::time::Duration;
 
+    use tokio::task::JoinSet;
     use tokio::task::coop::{consume_budget, has_budget_remaining};
 
     use super::*;
@@ -102,7 +103,9 @@ mod tests {
             timer.poll(cx, deadline)
         });
         // In a task of its own: the time-out would poll it again.
-        let woken = tokio::time::timeout(2 * SECOND, tokio::spawn(woken)).await;
+        let mut task = JoinSet::new();
+        task.spawn(woken);
+        let woken = tokio::time::timeout(2 * SECOND, task.join_next()).await;
         assert_eq!((woken.is_ok(), start.elapsed()), (true, SECOND));
     }
 }

@@ -5,6 +5,7 @@
 //! one before.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::tree::{Tree, Value, without_variables};
@@ -514,7 +515,7 @@ impl Program<'_> {
                     let width = after.len() - digits.len();
                     let width = after.get(..width).and_then(|it| it.parse().ok());
                     let width: usize = width.unwrap_or(0).min(MOST_DIGITS);
-                    out.push_str(&format!("{:0width$}", self.first));
+                    _ = write!(out, "{:0width$}", self.first);
                 }
                 "process_num" => {
                     match self.first {

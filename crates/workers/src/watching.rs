@@ -451,11 +451,14 @@ mod tests {
         let changes = Changes::default();
         let root = PathBuf::from("/app");
         for number in 0..=MOST_PATHS {
-            changes.hear(writing(&root.join(number.to_string())), &[root.clone()]);
+            changes.hear(
+                writing(&root.join(number.to_string())),
+                std::slice::from_ref(&root),
+            );
         }
         assert_eq!(changes.batch(LONGEST).await, [root.clone()].into());
         let lost = notify::Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
-        changes.hear(lost, &[root.clone()]);
+        changes.hear(lost, std::slice::from_ref(&root));
         assert_eq!(changes.batch(LONGEST).await, [root].into());
         assert!(changes.batch(LONGEST).await.is_empty());
     }
@@ -497,11 +500,11 @@ mod tests {
         assert!(!watched.revise(&src), "it is empty");
         // The root itself.
         std::fs::remove_dir_all(&app).unwrap();
-        assert_eq!(watched.replaced(), [app.clone()]);
+        assert_eq!(watched.replaced(), std::slice::from_ref(&app));
         assert!(watched.revise(&app) && watched.directories.is_empty());
         assert!(watched.replaced().is_empty());
         std::os::unix::fs::symlink(&other, &app).unwrap();
-        assert_eq!(watched.replaced(), [app.clone()]);
+        assert_eq!(watched.replaced(), std::slice::from_ref(&app));
         assert!(watched.revise(&app) && watched.directories.len() == 2);
     }
 
