@@ -67,7 +67,7 @@ impl Ability {
         most_jobs: 3000,
         shortest_delay: Duration::from_secs(1),
         longest_delay: Duration::MAX,
-        lateness: Duration::from_secs(2),
+        lateness: Duration::from_secs(5),
         most_delays: 3000,
         counts_delayed: true,
         counts_waiting: true,
