@@ -1,6 +1,6 @@
 //! One process of a program, or the next one after it: a task that drives the [`Machine`].
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,10 +64,7 @@ pub(crate) struct Spec {
 impl Surroundings {
     /// Where a program works.
     pub(crate) fn directory_of(&self, spec: &Spec) -> PathBuf {
-        match &spec.settings.directory {
-            Some(own) => self.directory.join(own),
-            None => self.directory.clone(),
-        }
+        spec.settings.directory_in(&self.directory)
     }
 
     /// Whether a program could be started, before anything is done for it.
@@ -82,15 +79,11 @@ impl Surroundings {
                 "it can't be started: there is no directory `{directory}`"
             ));
         }
-        let variables = self.pools.command_variables();
-        let own = spec.settings.env.iter().rfind(|(name, _)| name == "PATH");
-        let path = match own {
-            Some((_, path)) => Some(OsStr::new(path)),
-            None => search_path(&variables),
-        };
+        let mut variables = self.pools.command_variables();
+        spec.settings.set_variables(&mut variables);
         let program = command.program();
         let user = spec.user.as_ref().or(self.user.as_ref());
-        let found = find_runnable(program, path, &directory, user);
+        let found = find_runnable(program, search_path(&variables), &directory, user);
         found.map(|_| ()).map_err(|why| {
             let hint = why.hint(&directory);
             format!("it can't be started: `{program}` {why} (hint: {hint})")
@@ -486,9 +479,7 @@ impl Instance {
         );
         let index = self.index.to_string();
         set(&mut environment, "PRONGHORN_PROGRAM_INDEX", index.into());
-        for (name, value) in &settings.env {
-            set(&mut environment, name, value.into());
-        }
+        settings.set_variables(&mut environment);
         let (path, arguments) = match command {
             Some(command) => (command.program(), command.arguments()),
             None => ("", &[][..]),

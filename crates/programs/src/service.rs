@@ -1,16 +1,15 @@
 //! The service `service`.
 
-use std::ffi::OsStr;
 use std::io::{self, PipeWriter};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_config::{Command, Severity, Table};
+use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::{
     BoxFuture, Context, Finding, Machine, NotReady, Reload, Running, Service, StartError, Stopped,
 };
-use pronghorn_process::{Credentials, find_runnable};
+use pronghorn_process::Credentials;
 use pronghorn_workers::Pools;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
@@ -153,7 +152,7 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
         Ok(None) => machine.user(),
         Err(_) => None,
     };
-    let knows_user = machine.users.is_some() && own.is_ok();
+    let knows_user = own.is_ok();
     let commands = look_at_commands(name, settings, machine, user, knows_user, severity);
     findings.extend(commands);
     findings.extend(look_at_files(name, settings, machine, severity));
@@ -169,14 +168,12 @@ fn look_at_commands(
     severity: Severity,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let work = match &settings.directory {
-        Some(own) => machine.directory.join(own),
-        None => machine.directory.to_owned(),
-    };
-    let own = settings.env.iter().rfind(|(name, _)| name == "PATH");
-    let path = match own {
-        Some((_, path)) => Some(OsStr::new(path)),
-        None => machine.path(),
+    let mut environment = machine.environment.to_vec();
+    settings.set_variables(&mut environment);
+    let of_program = Machine {
+        directory: &settings.directory_in(machine.directory),
+        environment: &environment,
+        users: machine.users.filter(|_| knows_user),
     };
     let health = settings.health.as_ref();
     let health = health.and_then(|health| health.command.as_ref());
@@ -185,17 +182,14 @@ fn look_at_commands(
         ("health.command", health),
     ];
     for (of, command) in commands {
-        let Some(program) = command.map(Command::program) else {
-            continue;
-        };
-        if let Err(why) = find_runnable(program, path, &work, user)
-            && (knows_user || !why.is_about_user())
+        if let Some(command) = command
+            && let Some((message, hint)) = of_program.lacks(command, user)
         {
             findings.push(Finding {
                 severity,
                 key: format!("{LOG}.{name}.{of}"),
-                message: format!("runs `{program}`, which {why}"),
-                hint: why.hint(&work),
+                message,
+                hint,
             });
         }
     }

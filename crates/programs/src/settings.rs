@@ -1,6 +1,7 @@
 //! The section `service`: programs, each by its name.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pronghorn_config::{
@@ -9,6 +10,7 @@ use pronghorn_config::{
 use pronghorn_process::{Limits, NamedSignal};
 use pronghorn_workers::Watching;
 
+use crate::environment::set;
 use crate::machine::{Pause, Restart, Rules};
 use crate::roadrunner::RoadRunnerFile;
 
@@ -162,6 +164,21 @@ impl Setting for Umask {
 }
 
 impl ProgramSettings {
+    /// The directory in which it works, on a server that works in this one.
+    pub(crate) fn directory_in(&self, server: &Path) -> PathBuf {
+        match &self.directory {
+            Some(own) => server.join(own),
+            None => server.to_owned(),
+        }
+    }
+
+    /// Adds the variables of its commands to those that the server gives them.
+    pub(crate) fn set_variables(&self, variables: &mut Vec<(OsString, OsString)>) {
+        for (name, value) in &self.env {
+            set(variables, name, value.into());
+        }
+    }
+
     /// Settings of one that is created over RPC.
     pub(crate) fn of_command(command: Command) -> Self {
         Self {

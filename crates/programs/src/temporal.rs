@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pronghorn_config::{Command, Map, Node, Table, Value};
 use pronghorn_plugin_api::{BoxFuture, Context, Finding, Machine, Running, Service, StartError};
-use pronghorn_process::{Credentials, NotRunnable, find_runnable};
+use pronghorn_process::{Credentials, NotRunnable, find_runnable, search_path};
 use pronghorn_workers::{Pools, ServerSettings};
 
 use crate::all::AllPrograms;
@@ -129,9 +129,7 @@ fn missing(
     user: Option<&Credentials>,
     knows_users: bool,
 ) -> Option<(String, String)> {
-    let path = environment.iter().rfind(|(name, _)| name == "PATH");
-    let path = path.map(|(_, path)| path.as_os_str());
-    match find_runnable(binary, path, directory, user) {
+    match find_runnable(binary, search_path(environment), directory, user) {
         Ok(found) if is_own(&found) => Some((
             "is this server, and not RoadRunner".to_owned(),
             GET.to_owned(),
