@@ -49,7 +49,7 @@ pub use overtaking::{Overtaking, may_overtake};
 pub use process::{Exit, Process, Signal};
 pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
-pub use runnable::{NotRunnable, find_runnable};
+pub use runnable::{NotRunnable, after_shebang, find_runnable};
 pub use signals::NamedSignal;
 pub use spawner::{Child, Command, Limits, SpawnError, Spawner, Stream, TooLong};
 pub use usage::{CpuClock, Usage, family_memory, own_memory, own_memory_of_forked};

@@ -149,13 +149,18 @@ fn judge(found: PathBuf, user: Option<&Credentials>) -> Result<PathBuf, NotRunna
     }
 }
 
-/// The first line of a script, behind its `#!`. None if it is not a script, or can't be read.
-fn first_line(script: &Path) -> Option<Vec<u8>> {
-    let mut line = Vec::new();
+/// The text after the `#!` of a script, as far as the kernel reads it: its first line, and what
+/// follows that. None if it is not a script, or can't be read.
+pub fn after_shebang(script: &Path) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
     let file = open_linked(script).ok()?;
-    file.take(FIRST_LINE).read_to_end(&mut line).ok()?;
-    let line = line.strip_prefix(b"#!")?;
-    line.split(|byte| *byte == b'\n').next().map(<[u8]>::to_vec)
+    file.take(FIRST_LINE).read_to_end(&mut text).ok()?;
+    text.strip_prefix(b"#!").map(<[u8]>::to_vec)
+}
+
+fn first_line(script: &Path) -> Option<Vec<u8>> {
+    let text = after_shebang(script)?;
+    text.split(|byte| *byte == b'\n').next().map(<[u8]>::to_vec)
 }
 
 /// The program that such a line names, if it is not there.

@@ -1,17 +1,13 @@
 //! Which PHP a command runs, by its name or by the first line of the script that it names.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use pronghorn_base::open_linked;
-use pronghorn_process::{search_path, which};
+use pronghorn_process::{after_shebang, search_path, which};
 
 use super::Program;
 
-/// The first line of a script; the kernel reads no more of it.
-const FIRST_LINE: u64 = 256;
 /// A machine for all releases has five of them, with and without threads.
 const MOST_PHPS: usize = 32;
 
@@ -131,14 +127,12 @@ fn resolve(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Option<Pat
     which(name, search_path(env), cwd)
 }
 
-/// What stands behind the `#!` of a script.
+/// The first line of a script, after its `#!`.
 fn interpreter(script: &Path) -> Option<String> {
-    let mut line = Vec::new();
-    let file = open_linked(script).ok()?;
-    file.take(FIRST_LINE).read_to_end(&mut line).ok()?;
-    let line = line.strip_prefix(b"#!")?;
+    let mut line = after_shebang(script)?;
     let end = line.iter().position(|&byte| byte == b'\n')?;
-    String::from_utf8(line[..end].to_vec()).ok()
+    line.truncate(end);
+    String::from_utf8(line).ok()
 }
 
 #[cfg(test)]
