@@ -287,10 +287,8 @@ impl Calls {
         match answer {
             Err(status) => Reply::ended(status),
             Ok(Ok(reply)) => {
-                let (is_stream, exec_ttl) = (method.server_streams, pool.exec_ttl());
-                let teller = Teller::new(pool, record);
-                self.reply(*reply, is_stream, uplink, exec_ttl, teller)
-                    .await
+                let is_stream = method.server_streams;
+                self.reply(*reply, is_stream, uplink, pool, record).await
             }
             Ok(Err(error)) => {
                 if let CallError::Thrown(thrown) = &error {
@@ -307,8 +305,8 @@ impl Calls {
         reply: WorkerReply,
         is_stream: bool,
         uplink: Option<Uplink>,
-        exec_ttl: Option<Duration>,
-        teller: Teller,
+        pool: &Pool,
+        record: &Record,
     ) -> Reply {
         let WorkerReply { head, body } = reply;
         let body = match body {
@@ -337,6 +335,7 @@ impl Calls {
             };
         }
         let cut = Box::pin(self.state.cut().clone().cancelled_owned());
+        let (exec_ttl, teller) = (pool.exec_ttl(), Teller::new(pool, record));
         let mut stream = WorkerStream::new(body, self.most, uplink, exec_ttl, cut, teller);
         let headers = match poll_fn(|cx| stream.poll_headers(cx)).await {
             Ok(headers) => headers,
@@ -396,23 +395,17 @@ impl Teller {
     }
 
     fn tell(&self, thrown: &Thrown) {
-        let Thrown {
-            class,
-            message,
-            file,
-            line,
-            trace,
-        } = thrown;
-        let what = if class == EXIT {
+        let what = if thrown.class == EXIT {
             "called exit"
         } else {
             "threw"
         };
         self.pool.tell_failure(|left_out| {
             tracing::error!(
-                target: "grpc", class, file, line, method = &*self.method,
-                request_id = self.request_id.as_deref(), pool = self.pool.name(), trace, left_out,
-                "a method {what}: {message} in {file}:{line}"
+                target: "grpc", class = thrown.class, file = thrown.file, line = thrown.line,
+                method = &*self.method, request_id = self.request_id.as_deref(),
+                pool = self.pool.name(), trace = thrown.trace, left_out,
+                "a method {what}: {thrown}"
             );
         });
     }

@@ -222,7 +222,7 @@ pub enum CallError {
     #[error(transparent)]
     Worker(#[from] WorkerFault),
     /// The application's: it threw and the SDK said what.
-    #[error("{} in {}:{}", .0.message, .0.file, .0.line)]
+    #[error("{0}")]
     Thrown(Box<Thrown>),
     /// The application's: a foreign worker reported an error as text.
     #[error("the worker reported an error: {0}")]

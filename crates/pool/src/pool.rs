@@ -962,7 +962,7 @@ impl SlotHandle {
             kind: IncidentKind::Fatal,
             pool: self.pool().to_owned(),
             pid: self.pid,
-            cause: format!("{} in {}:{}", thrown.message, thrown.file, thrown.line),
+            cause: thrown.to_string(),
             text: format!("{}: {}", thrown.class, thrown.message),
             request: Some(call.payload.describe()),
             details: call.payload.details(),

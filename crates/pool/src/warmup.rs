@@ -169,9 +169,7 @@ async fn judge(payload: &dyn WarmupCall, mut pending: Pending) -> Result<(), Col
             Ok(Answer::Interim(_)) => {}
             Ok(Answer::Reply(reply)) => break reply,
             Err(CallError::Thrown(thrown)) => {
-                let (class, file, line) = (&thrown.class, &thrown.file, thrown.line);
-                let message = &thrown.message;
-                return Err(Cold::said(format!("{class}: {message} in {file}:{line}")));
+                return Err(Cold::said(format!("{}: {thrown}", thrown.class)));
             }
             Err(CallError::Reported(text)) => return Err(Cold::said(text)),
             Err(CallError::Worker(garbage @ WorkerFault::Garbage(_))) => {

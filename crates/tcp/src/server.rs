@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use pronghorn_base::LogThrottle;
 use pronghorn_pool::{Affinity, CallError, Pending, Pool, Terms};
-use pronghorn_wire::native::Thrown;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -93,18 +92,12 @@ impl Server {
         let ConnectionEntry { server, remote, .. } = entry;
         match end {
             End::Failed(CallError::Thrown(thrown)) => {
-                let Thrown {
-                    class,
-                    message,
-                    file,
-                    line,
-                    trace,
-                } = &**thrown;
                 self.pool.tell_failure(|left_out| {
                     tracing::error!(
-                        target: "tcp", class, file, line, server = &**server,
-                        remote_address = &**remote, pool = self.pool.name(), trace, left_out,
-                        "the handler threw, and the connection is closed: {message} in {file}:{line}"
+                        target: "tcp", class = thrown.class, file = thrown.file, line = thrown.line,
+                        server = &**server, remote_address = &**remote, pool = self.pool.name(),
+                        trace = thrown.trace, left_out,
+                        "the handler threw, and the connection is closed: {thrown}"
                     );
                 });
             }

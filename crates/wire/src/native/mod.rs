@@ -1,6 +1,7 @@
 //! The `native` codec, version 1, as `docs/reference/native-codec.md` specifies it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -439,6 +440,13 @@ pub struct Thrown {
     pub line: u32,
     /// The trace, a frame per line; may be cut by the worker.
     pub trace: String,
+}
+
+/// The message and the place, without the class.
+impl fmt::Display for Thrown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {}:{}", self.message, self.file, self.line)
+    }
 }
 
 impl Thrown {
