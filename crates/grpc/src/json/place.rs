@@ -188,6 +188,21 @@ impl<'de> Deserializer<'de> for Tracked<'_> {
     }
 }
 
+/// Reads a value that is a step within another one.
+fn read_within<'de, T: DeserializeSeed<'de>>(
+    seed: T,
+    value: Value,
+    outer: &ValuePath<'_>,
+    step: Step,
+    failed: &Failed,
+) -> Result<T::Value, Error> {
+    seed.deserialize(Tracked {
+        value,
+        at: &ValuePath::Within(outer, step),
+        failed,
+    })
+}
+
 struct Elements<'a> {
     values: std::iter::Enumerate<std::vec::IntoIter<Value>>,
     at: &'a ValuePath<'a>,
@@ -204,12 +219,7 @@ impl<'de> SeqAccess<'de> for Elements<'_> {
         let Some((index, value)) = self.values.next() else {
             return Ok(None);
         };
-        let tracked = Tracked {
-            value,
-            at: &ValuePath::Within(self.at, Step::Index(index)),
-            failed: self.failed,
-        };
-        seed.deserialize(tracked).map(Some)
+        read_within(seed, value, self.at, Step::Index(index), self.failed).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -242,12 +252,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         // It was made by the call before.
         let (name, value) = self.next.take().unwrap_or_default();
-        let tracked = Tracked {
-            value,
-            at: &ValuePath::Within(self.at, Step::Key(name)),
-            failed: self.failed,
-        };
-        seed.deserialize(tracked)
+        read_within(seed, value, self.at, Step::Key(name), self.failed)
     }
 
     fn size_hint(&self) -> Option<usize> {

@@ -11,6 +11,8 @@ use super::rules::{BodyRule, Route};
 
 /// Messages within one another: protobuf's own limit, which its runtimes for PHP have as well.
 pub(super) const MOST_MESSAGES: usize = 100;
+/// Messages that one level of JSON may be: a `Value`, its `Struct`, and an entry of that.
+const MESSAGES_OF_A_LEVEL: usize = 3;
 /// Brackets within one another: the limit of `serde_json`, and how it tells it.
 const MOST_BRACKETS: usize = 127;
 const TOO_DEEP: &str = "recursion limit exceeded";
@@ -64,9 +66,6 @@ pub(super) fn message(
     }
     Ok(message)
 }
-
-/// Messages that one level of JSON may be: a `Value`, its `Struct`, and an entry of that.
-const MESSAGES_OF_A_LEVEL: usize = 3;
 
 /// Whether values lie deeper in one another.
 fn is_deeper(value: &Value, levels: usize) -> bool {

@@ -15,7 +15,7 @@ const MOST_BINDINGS: usize = 100;
 pub(super) struct Route {
     /// The method of HTTP; `*` for any.
     pub(super) verb: String,
-    /// As it is written.
+    /// The path, as the rule has it.
     pub(super) path: String,
     pub(super) template: Template,
     pub(super) method: MethodDescriptor,
