@@ -188,15 +188,13 @@ impl SupervisedPrograms {
 
     /// A number of the process in another key than the command makes each process a program.
     fn program(&mut self, file: &Path, section: &IniSection, name: &str) {
-        let number = |key: &str| section.number(key);
-        let count = number("numprocs").unwrap_or(1);
-        let names_process = |it: &Setting| {
-            !["command", "process_name"].contains(&&*it.key) && it.value.contains("%(process_num)")
-        };
+        let count = section.number("numprocs").unwrap_or(1);
+        let names_process =
+            |it: &Setting| !may_number(&it.key) && it.value.contains("%(process_num)");
         if count <= 1 || count > MOST_OF_ONE || !section.settings.iter().any(names_process) {
             return self.one_program(file, section, name, name);
         }
-        let first = number("numprocs_start").unwrap_or(0);
+        let first = section.number("numprocs_start").unwrap_or(0);
         for number in first..first.saturating_add(count) {
             let settings = section.settings.iter();
             let mut settings: Vec<Setting> = settings
@@ -261,9 +259,7 @@ impl SupervisedPrograms {
         for Setting { line, key, value } in &section.settings {
             let expanded = program.expand(value);
             // Too many processes to make each of them a program.
-            if !["command", "process_name"].contains(&key.as_str())
-                && expanded.as_ref().is_some_and(|it| it.has_index)
-            {
+            if !may_number(key) && expanded.as_ref().is_some_and(|it| it.has_index) {
                 self.leave_out(file, *line, &format!("{key}={value}"));
                 continue;
             }
@@ -421,6 +417,11 @@ impl SupervisedPrograms {
             }
         }
     }
+}
+
+/// Whether the number of a process may stand in a key of all processes.
+fn may_number(key: &str) -> bool {
+    ["command", "process_name"].contains(&key)
 }
 
 /// Whether the value of a key is the path of a file.
