@@ -171,7 +171,7 @@ pub struct Finding {
 /// The machine of a server that is about to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// Where commands work, and relative paths begin.
+    /// Commands work in it, and relative paths begin there.
     pub directory: &'a Path,
     /// The environment of commands.
     pub environment: &'a [(OsString, OsString)],

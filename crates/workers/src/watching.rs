@@ -279,7 +279,7 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Those of the directories to watch that are others now, or are gone, or have come.
+    /// The directories to watch that have come, gone or been replaced since the last look.
     fn replaced(&self) -> Vec<PathBuf> {
         let known = self.known.iter();
         let replaced = known.filter(|(directory, known)| identity(directory) != **known);

@@ -503,7 +503,7 @@ fn each_exception_has_a_record() {
     server.stop();
 }
 
-/// Where its reply has begun as well.
+/// A reply that has begun makes no difference.
 #[test]
 fn each_exception_in_a_stream_has_a_record() {
     let (server, address) = start("grpc/ours.php", POOL);
