@@ -92,12 +92,42 @@ impl Image {
     ///
     /// Those of the kernel; a program that can't be executed leaves no child.
     pub(super) fn start(mut self) -> io::Result<(Pid, OwnedFd)> {
+        let (pid, pidfd) = match self.clone_with_pidfd() {
+            // qemu's emulation of user programs knows no such clone. Its children have a copy of
+            // this memory: one that can't execute its program is a process that ends with 127.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.clone_and_open()?,
+            cloned => cloned?,
+        };
+        if self.failed != 0 {
+            // It has ended, so this does not wait.
+            _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            return Err(io::Error::from_raw_os_error(self.failed));
+        }
+        Ok((pid, pidfd))
+    }
+
+    fn clone_with_pidfd(&mut self) -> io::Result<(Pid, OwnedFd)> {
+        let mut pidfd: c_int = -1;
+        let pid = self.clone_process(libc::CLONE_PIDFD, &mut pidfd)?;
+        #[expect(unsafe_code, reason = "the kernel has just made it")]
+        // SAFETY: clone succeeded, so the number is an open descriptor that nobody else knows.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        Ok((pid, pidfd))
+    }
+
+    fn clone_and_open(&mut self) -> io::Result<(Pid, OwnedFd)> {
+        let pid = self.clone_process(0, &mut -1)?;
+        // Nobody has waited for it, so the number is still its.
+        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        Ok((pid, pidfd))
+    }
+
+    fn clone_process(&mut self, flags: c_int, pidfd: &mut c_int) -> io::Result<Pid> {
         let mut stack = Vec::<u8>::with_capacity(STACK);
         let top = stack.as_mut_ptr_range().start.wrapping_add(STACK);
         // The highest address of 16-byte alignment, as every ABI asks for.
         let top = top.wrapping_sub(top.addr() % 16);
-        let mut pidfd: c_int = -1;
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+        let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let before = block_signals();
         #[expect(unsafe_code, reason = "no library wraps clone(2) with a pidfd")]
         // SAFETY: the stack, the image and the place for the pidfd outlive the call, which returns
@@ -108,8 +138,8 @@ impl Image {
                 become_program,
                 top.cast(),
                 flags,
-                (&raw mut self).cast(),
-                &raw mut pidfd,
+                ptr::from_mut(self).cast(),
+                ptr::from_mut(pidfd),
             )
         };
         let cloned = if number < 0 {
@@ -118,16 +148,7 @@ impl Image {
             Ok(number)
         };
         set_signals(&before);
-        let pid = Pid::from_raw(cloned?).ok_or(io::ErrorKind::Other)?;
-        #[expect(unsafe_code, reason = "the kernel has just made it")]
-        // SAFETY: clone succeeded, so the number is an open descriptor that nobody else knows.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-        if self.failed != 0 {
-            // It has ended, so this does not wait.
-            _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
-            return Err(io::Error::from_raw_os_error(self.failed));
-        }
-        Ok((pid, pidfd))
+        Pid::from_raw(cloned?).ok_or_else(|| io::ErrorKind::Other.into())
     }
 
     /// In the child. Returns only when it fails.
@@ -235,5 +256,39 @@ fn default_signals() {
         unsafe {
             libc::sigaction(signal, &raw const none, ptr::null_mut());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{WaitOptions, waitpid};
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_makes_no_pidfd_is_asked_for_one() {
+        let null = || {
+            OwnedFd::from(
+                std::fs::File::options()
+                    .write(true)
+                    .open("/dev/null")
+                    .unwrap(),
+            )
+        };
+        let args = ["-c".into(), "exit 7".into()];
+        let streams = [null(), null(), null()];
+        let mut image = Image::new("/bin/sh".as_ref(), &args, &[], "/".into(), streams).unwrap();
+        let (pid, pidfd) = image.clone_and_open().unwrap();
+        let info = format!(
+            "/proc/self/fdinfo/{}",
+            std::os::fd::AsRawFd::as_raw_fd(&pidfd)
+        );
+        let info = std::fs::read_to_string(info).unwrap();
+        assert!(
+            info.contains(&format!("Pid:\t{}\n", pid.as_raw_nonzero())),
+            "{info}"
+        );
+        let (_, end) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(end.exit_status(), Some(7));
     }
 }
