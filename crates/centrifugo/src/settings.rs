@@ -102,8 +102,9 @@ fn read_proxy_key(t: &mut Table<'_>) -> Option<ProxyKey> {
     let value: Option<String> = t
         .key(
             "proxy_key",
-            "A secret that Centrifugo sends with each call, its `credentials_value`. Calls \
-             without it are refused. By default, whoever reaches the address may call.",
+            "The secret that Centrifugo sends with each call (`credentials_value` in Centrifugo). \
+             Calls without the secret are refused. By default, anybody who can reach the address \
+             may call.",
         )
         .ours()
         .secret()
@@ -113,7 +114,7 @@ fn read_proxy_key(t: &mut Table<'_>) -> Option<ProxyKey> {
     let name = t
         .key(
             "proxy_key_name",
-            "The name of that secret in the metadata, Centrifugo's `credentials_key`.",
+            "The name of this secret in the metadata (`credentials_key` in Centrifugo).",
         )
         .ours()
         .public()
@@ -150,7 +151,7 @@ impl ApiSettings {
         let key: Option<String> = t
             .key(
                 "grpc_api_key",
-                "The key of that API, in Centrifugo `grpc_api.key`.",
+                "The key for Centrifugo's gRPC API (`grpc_api.key` in Centrifugo).",
             )
             .ours()
             .secret()
@@ -163,7 +164,7 @@ impl ApiSettings {
         let timeout = t
             .key(
                 "grpc_api_timeout",
-                "Time limit for an answer of that API, connecting included.",
+                "Time limit for an answer of Centrifugo's gRPC API, including the time to connect.",
             )
             .ours()
             .range(SHORTEST..=LONGEST)
@@ -172,13 +173,14 @@ impl ApiSettings {
         let gzip = t
             .key(
                 "use_compressor",
-                "Whether requests to that API are compressed with gzip.",
+                "Whether requests to Centrifugo's gRPC API are compressed with gzip.",
             )
             .live()
             .default(false);
         let tls = t.optional_section_with(
             "tls",
-            "TLS for the connection to Centrifugo's API. Without this section, it is clear text.",
+            "TLS for the connection to Centrifugo's API. Without this section, the connection is \
+             not encrypted.",
             |t| {
                 t.live();
                 read_tls(t)

@@ -89,8 +89,8 @@ impl GrpcService {
         let settings: Option<GrpcSettings> = t.optional_section(GRPC, sentence);
         let protoreg = t.optional_section_with(
             "protoreg",
-            "More `.proto` files that gRPC's reflection knows, by RoadRunner's keys. The files of \
-             `grpc.proto` need not be here.",
+            "More `.proto` files for gRPC's reflection, with RoadRunner's keys. The files of \
+             `grpc.proto` need not be listed here.",
             ProtoRegistry::read,
         );
         let mut settings = settings?;

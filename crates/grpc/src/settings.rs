@@ -115,7 +115,7 @@ impl Section for GrpcSettings {
         let on_http = t
             .key(
                 "on_http",
-                "Whether calls are also taken on the addresses of `http`. Clients without TLS need \
+                "Whether the addresses of `http` also accept calls. Clients without TLS need \
                  `http.http2.h2c`.",
             )
             .ours()
@@ -169,8 +169,8 @@ impl Section for GrpcSettings {
         let mut pool: PoolSettings = t.section("pool", "The workers that answer calls.");
         let stream_pool = t.optional_section_with(
             "stream_pool",
-            "More workers, for methods that stream. A stream holds its worker until it ends. \
-             Without this section, `pool` answers streams, too.",
+            "Separate workers for methods that stream. A stream occupies its worker until the \
+             stream ends. Without this section, `pool` answers streams, too.",
             |t| {
                 t.ours();
                 PoolSettings::read(t)
@@ -201,7 +201,7 @@ fn read_messages(t: &mut Table<'_>) -> MessageLimits {
     let receive = t
         .key(
             "max_recv_msg_size",
-            "The size limit of a message from a client, without its compression.",
+            "The size limit of a message from a client, after decompression.",
         )
         .zero_is_default()
         .range(SHORTEST_MESSAGE..=LONGEST_MESSAGE)
@@ -228,7 +228,8 @@ fn refuse_interceptors(t: &mut Table<'_>) {
     let interceptors: Vec<String> = t
         .key(
             "interceptors",
-            "RoadRunner's plugins in Go around each call. This server has none, and refuses names.",
+            "RoadRunner's Go plugins that see each call. This server has none, and refuses every \
+             name.",
         )
         .default(Vec::new());
     if let Some(first) = interceptors.first() {
@@ -289,26 +290,27 @@ impl ConnectionSettings {
             age: t
                 .key(
                     "max_connection_age",
-                    "How old a connection may become. The client is then asked to make another \
-                     one, so that load balancers can spread calls anew.",
+                    "How old a connection may become. After that, the client is asked to open \
+                     another one, so that load balancers can distribute calls again.",
                 )
                 .range(SHORTEST..=LONGEST)
                 .limit(),
             age_grace: t
                 .key(
                     "max_connection_age_grace",
-                    "How long calls in progress may take on a connection that is too old.",
+                    "How long running calls may still take on a connection that has reached \
+                     `max_connection_age`.",
                 )
                 .range(SHORTEST..=LONGEST)
                 .limit(),
             client_memory: t
                 .key(
                     "client_memory",
-                    "How much memory all clients together may use in the server: messages that are \
-                     not whole or wait for a worker, and answers that clients have not yet read. \
-                     Beyond it, the server takes the address that uses the most memory, and closes \
-                     that address's largest connection. Calls on the addresses of `http` count for \
-                     `http.client_memory`.",
+                    "How much memory all clients together may use in the server: incomplete \
+                     messages, messages that wait for a worker, and answers that clients have not \
+                     yet read. Above the limit, the server takes the address that uses the most \
+                     memory, and closes that address's largest connection. Calls on the addresses \
+                     of `http` count for `http.client_memory`.",
                 )
                 .ours()
                 .range(Size::megabytes(16)..=Size::megabytes(1000 << 10))
@@ -325,13 +327,16 @@ impl ConnectionSettings {
             ping_time: t
                 .key(
                     "ping_time",
-                    "After how long without a sign of life the server asks a client for one.",
+                    "How long a client may be silent before the server sends it a ping.",
                 )
                 .zero_is_default()
                 .range(SHORTEST..=LONGEST)
                 .default(PING_TIME),
             ping_timeout: t
-                .key("timeout", "How long the client may take to answer that.")
+                .key(
+                    "timeout",
+                    "How long the client may take to answer the ping.",
+                )
                 .zero_is_default()
                 .range(SHORTEST..=LONGEST)
                 .default(PING_TIMEOUT),
@@ -346,7 +351,7 @@ fn read_tls(t: &mut Table<'_>) -> Option<TlsSettings> {
         .key("cert", "The server's certificate, in PEM.")
         .optional();
     let key: Option<PathBuf> = t
-        .key("key", "Its private key, in PEM.")
+        .key("key", "The certificate's private key, in PEM.")
         .is_path()
         .optional();
     let clients = CertifiedClients::read(t, true);

@@ -287,15 +287,12 @@ impl ProgramSettings {
             exec_timeout: t
                 .key(
                     "exec_timeout",
-                    "The longest time that a process runs. Then it is stopped and, unless `restart` is \
-                     `no`, replaced.",
+                    "The longest time that a process may run. After that, it is stopped and, \
+                     unless `restart` is `no`, replaced.",
                 )
                 .limit(),
             exit_codes: t
-                .key(
-                    "exit_codes",
-                    "The exit codes with which a process ends as it should.",
-                )
+                .key("exit_codes", "The exit codes that mean success.")
                 .ours()
                 .default(vec![0_u8])
                 .into_iter()
@@ -304,16 +301,15 @@ impl ProgramSettings {
             start_time: t
                 .key(
                     "start_time",
-                    "How long a process has to run until it counts as up. One that ends before has \
-                     failed, whatever its exit code.",
+                    "How long a process must run until it counts as up. A process that ends \
+                     earlier has failed, whatever its exit code.",
                 )
                 .ours()
                 .default(START_TIME),
             start_timeout: t
                 .key(
                     "start_timeout",
-                    "The time within which a process has to be up, where `notify` or `health` \
-                     decides.",
+                    "Time limit for a process to come up, if `notify` or `health` decides that.",
                 )
                 .ours()
                 .zero_is_default()
@@ -321,30 +317,30 @@ impl ProgramSettings {
             notify: t
                 .key(
                     "notify",
-                    "Whether a process is up only when it says so: by `READY=1` to the socket in \
+                    "Whether a process is up only when it has sent `READY=1` to the socket in \
                      `NOTIFY_SOCKET`, as services of systemd do.",
                 )
                 .ours()
                 .default(false),
             health: t.optional_section_with(
                 "health",
-                "A command that tells whether a process is well.",
+                "A command that checks whether a process works.",
                 HealthSettings::read,
             ),
             replace: t
                 .key(
                     "replace",
-                    "The order of a restart: whether the old process of an index ends before the \
-                     new one starts, or when the new one is up. With `start-first`, two processes \
-                     run at once for a while.",
+                    "The order of a restart. `stop-first`: the old process ends before the new one \
+                     starts. `start-first`: the old process ends when the new one is up, so both \
+                     run for a while.",
                 )
                 .ours()
                 .default(Replace::StopFirst),
             name_in_log: t
                 .key(
                     "service_name_in_log",
-                    "Whether the records of its output have the program's name in a field \
-                     `service`, too.",
+                    "Whether records of the program's output also have the program's name, in the \
+                     field `service`.",
                 )
                 .default(false),
             env: t
@@ -404,7 +400,7 @@ impl ProgramSettings {
             essential: t
                 .key(
                     "essential",
-                    "Whether the server is not ready while a process of the program is not up.",
+                    "Whether the server is ready only while all processes of the program are up.",
                 )
                 .ours()
                 .default(false),
@@ -443,7 +439,7 @@ fn read_command(t: &mut Table<'_>) -> (Option<Command>, u32) {
     let command: Option<SpacedCommand> = t
         .key(
             "command",
-            "The program and its arguments. A text is cut at spaces; quotes keep words together. \
+            "The program and its arguments. A text is split at spaces; quotes keep words together. \
              No shell is involved.",
         )
         .optional();
@@ -463,17 +459,17 @@ fn read_rules(t: &mut Table<'_>) -> Rules {
     let restart: Option<Restart> = t
         .key(
             "restart",
-            "When a process that has ended is started again: `no`, `on-failure` (when its exit \
-             code is none of `exit_codes`, or a signal has ended it) or `always`. With this key, \
-             pauses grow, and a process that fails too often is given up.",
+            "When a process that has ended is started again: `no`: never. `on-failure`: if its \
+             exit code is not in `exit_codes`, or if a signal has ended it. `always`: each time. \
+             With this key, pauses grow, and the server gives up a process that fails too often.",
         )
         .ours()
         .optional();
     let remains = t
         .key(
             "remain_after_exit",
-            "Whether a process is started again after each end, as with `restart: always`, after a \
-             fixed pause and without a limit. `restart` takes precedence.",
+            "Whether a process is started again each time that it has ended, after a fixed pause \
+             and without a limit. `restart` takes precedence.",
         )
         .default(false);
     let fixed: Option<Seconds> = t
@@ -487,8 +483,8 @@ fn read_rules(t: &mut Table<'_>) -> Rules {
     let first = t
         .key(
             "restart_delay",
-            "The pause before a process is started again. It doubles from failure to failure, and \
-             is shortened by chance.",
+            "The pause before a process is started again. It doubles with each failure. Each pause \
+             is shortened at random, by up to a half.",
         )
         .ours()
         .range(Duration::from_millis(10)..=Duration::from_hours(1))
@@ -496,7 +492,8 @@ fn read_rules(t: &mut Table<'_>) -> Rules {
     let longest = t
         .key(
             "restart_max_delay",
-            "The longest such pause. A process that has run for longer has not failed.",
+            "The longest pause. The end of a process that has run for longer than this time does \
+             not count as a failure.",
         )
         .ours()
         .range(Duration::from_millis(10)..=Duration::from_hours(24))
@@ -504,8 +501,8 @@ fn read_rules(t: &mut Table<'_>) -> Rules {
     let most: Option<u32> = t
         .key(
             "max_failures",
-            "After so many failures in a row, a process is given up until somebody starts it. By \
-             default, 10 with `restart`, and no limit without.",
+            "After this number of failures in a row, the server gives up a process until somebody \
+             starts it. By default, 10 with `restart`, and no limit without it.",
         )
         .ours()
         .optional();
@@ -541,14 +538,15 @@ fn read_stop(t: &mut Table<'_>) -> (NamedSignal, Duration, bool) {
     let seconds = t
         .key(
             "timeout_stop_sec",
-            "How long a process has to end. Then it is killed, with all that it has started.",
+            "How long a process may take to end. After that, it is killed, with all processes that \
+             it has started.",
         )
         .zero_is_default()
         .default(Seconds(STOP_TIMEOUT));
     let time: Option<Duration> = t
         .key(
             "stop_timeout",
-            "The same as `timeout_stop_sec`, over which it takes precedence.",
+            "The same as `timeout_stop_sec`. If both are set, this key applies.",
         )
         .ours()
         .zero_is_default()
@@ -556,10 +554,14 @@ fn read_stop(t: &mut Table<'_>) -> (NamedSignal, Duration, bool) {
     let group = t
         .key(
             "stop_group",
-            "Whether the signal also goes to what a process has started in its process group.",
+            "Whether the signal also goes to the processes that a process has started in its \
+             process group.",
         )
         .ours()
-        .roadrunner("the process alone", "what it has started would live on")
+        .roadrunner(
+            "the process alone",
+            "these processes would otherwise continue to run",
+        )
         .default(true);
     let time = time.filter(|time| !time.is_zero()).unwrap_or(seconds.0);
     (signal.0, time, group)
@@ -585,7 +587,7 @@ fn read_limits(t: &mut Table<'_>) -> Limits {
         open_files: t
             .key(
                 "open_files",
-                "How many files and connections a process may have open.",
+                "How many files and connections a process may have open at a time.",
             )
             .ours()
             .range(16..=1_048_576)
@@ -601,8 +603,8 @@ impl HealthSettings {
         let command: Option<SpacedCommand> = t
             .key(
                 "command",
-                "The command. A process is well when it ends with 0. It has the program's user, \
-                 directory and environment, and `PRONGHORN_PROGRAM_PID`.",
+                "The command. The process works if the command exits with 0. The command has the \
+                 program's user, directory and environment, and `PRONGHORN_PROGRAM_PID`.",
             )
             .optional();
         if command.is_none() && !t.has_value("command") {
@@ -625,7 +627,8 @@ impl HealthSettings {
             failures: t
                 .key(
                     "failures",
-                    "After so many failures in a row, the process is stopped, and has failed.",
+                    "After this number of failures in a row, the process is stopped, and counts as \
+                     failed.",
                 )
                 .range(1..=1_000)
                 .default(HEALTH_FAILURES),
@@ -655,8 +658,8 @@ impl LogFileSettings {
             stderr_file: t
                 .key(
                     "stderr_file",
-                    "Another file for what the program writes to its stderr. By default, `file` \
-                     has the lines of both streams.",
+                    "Another file for lines that the program writes to stderr. By default, `file` \
+                     gets the lines of both streams.",
                 )
                 .optional(),
             max_size: t
@@ -666,14 +669,14 @@ impl LogFileSettings {
             backups: t
                 .key(
                     "backups",
-                    "How many old files are kept. They are called `FILE.1` and so on.",
+                    "How many old files are kept. Their names are `FILE.1` and so on.",
                 )
                 .range(0..=1_000)
                 .default(10),
             also_log: t
                 .key(
                     "also_log",
-                    "Whether the lines are also records of the server's log.",
+                    "Whether the lines also become records of the server's log.",
                 )
                 .default(false),
         }

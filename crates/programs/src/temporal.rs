@@ -38,8 +38,8 @@ impl TemporalService {
     pub fn read(t: &mut Table<'_>, all: AllPrograms) -> Option<Self> {
         t.optional_section_with(
             TEMPORAL,
-            "Workflows and activities of Temporal. RoadRunner's program serves this section, which \
-             the server starts and watches. Without this section, there are none.",
+            "Workflows and activities of Temporal. The server starts and watches RoadRunner's \
+             program, which serves them. Without this section, there are none.",
             |t| {
                 t.live();
                 let binary = t

@@ -77,12 +77,13 @@ impl CertifiedClients {
     pub fn read(t: &mut Table<'_>, is_roadrunners: bool) -> Self {
         let key = t.key(
             "root_ca",
-            "The authorities that certify clients, in PEM. No other authority counts.",
+            "A PEM file with the authorities whose client certificates are accepted. Other \
+             authorities do not count.",
         );
         let key = if is_roadrunners {
             key.differs(
                 "the system's authorities count as well",
-                "any of them could let in a stranger",
+                "any of those could certify a stranger",
             )
         } else {
             key

@@ -100,8 +100,8 @@ impl Services {
             ),
             ServiceKind::optional(
                 "centrifuge",
-                "Calls of Centrifugo, which workers answer, and Centrifugo's API over RPC. Without \
-                 this section, there are none.",
+                "Workers answer Centrifugo's calls, and PHP can call Centrifugo's API over RPC. \
+                 Without this section, neither works.",
                 |settings| CentrifugoService { settings },
             ),
             ServiceKind::optional_with("temporal", move |t| {

@@ -158,8 +158,8 @@ impl Section for TcpSettings {
         let read_buffer = t
             .key(
                 "read_buf_size",
-                "How much that arrived together is one chunk at most. Memory is taken for what has \
-                 arrived, and not before.",
+                "The largest chunk of data that arrives together. Memory is allocated only for \
+                 data that has arrived.",
             )
             .zero_is_default()
             .range(READ_BUFFER..=Size::megabytes(100))
@@ -194,7 +194,7 @@ impl Section for TcpSettings {
             handover_timeout: t
                 .key(
                     "handover_timeout",
-                    "How long connections go on in the old process after an upgrade (SIGUSR2).",
+                    "How long connections continue in the old process after an upgrade (SIGUSR2).",
                 )
                 .ours()
                 .range(Duration::ZERO..=LONGEST_HANDOVER)
@@ -252,8 +252,8 @@ impl ServerSettings {
         let banner: String = t
             .key(
                 "banner",
-                "What each client gets as soon as it has connected. In double quotes, `\\r\\n` is \
-                 the end of a line.",
+                "A text that each client gets as soon as it has connected. In double quotes, \
+                 `\\r\\n` is the end of a line.",
             )
             .ours()
             .live()
@@ -261,8 +261,8 @@ impl ServerSettings {
         let on_connect = t
             .key(
                 "on_connect",
-                "Whether a worker is asked when a client connects (`worker`), or the client's \
-                 first message is waited for (`continue`). By default `worker`, and `continue` \
+                "What happens when a client connects. `worker`: a worker is asked. `continue`: the \
+                 server waits for the client's first message. By default `worker`, but `continue` \
                  with a `banner`.",
             )
             .ours()
@@ -282,8 +282,8 @@ impl ServerSettings {
             first_byte_timeout: t
                 .key(
                     "first_byte_timeout",
-                    "Time limit for the first byte of a client. A PROXY header has to come within \
-                     it, too.",
+                    "Time limit for the first byte of a client. A PROXY header must also arrive \
+                     within this time.",
                 )
                 .ours()
                 .live()
@@ -292,8 +292,8 @@ impl ServerSettings {
             idle_timeout: t
                 .key(
                     "idle_timeout",
-                    "Time limit for the next byte of a client, once its last message is answered \
-                     or a message has begun.",
+                    "Time limit for the next byte of a client. It begins when the client's last \
+                     message is answered, and with each byte of a message.",
                 )
                 .ours()
                 .live()
@@ -302,8 +302,8 @@ impl ServerSettings {
             write_timeout: t
                 .key(
                     "write_timeout",
-                    "Time limit for a client to take more of what is sent to it. After that time, \
-                     the average must also be at least 1,000 bytes per second.",
+                    "Time limit for a client to read more of the data that are sent to it. After \
+                     that time, the average must also be at least 1,000 bytes per second.",
                 )
                 .ours()
                 .live()
@@ -313,9 +313,9 @@ impl ServerSettings {
             affinity: t
                 .key(
                     "affinity",
-                    "Whether all messages of a connection go to one worker, for as long as that \
-                     takes calls: the one that has the fewest connections when the first message \
-                     comes. Otherwise each message goes to whichever worker is free.",
+                    "Whether all messages of a connection go to one worker, as long as that worker \
+                     takes calls. The first message selects the worker with the fewest \
+                     connections. Otherwise, each message goes to a free worker.",
                 )
                 .ours()
                 .live()
@@ -337,20 +337,23 @@ impl ServerSettings {
                 .key(
                     "max_connections",
                     "How many connections may be open. At the limit, a new connection replaces a \
-                     silent one of the address that has the most silent connections, two at least. \
-                     Without such, the new one is closed. All servers together get a quarter of \
-                     the process's limit of open files at most.",
+                     silent one of the address that has the most silent connections, at least two. \
+                     If there is no such address, the new connection is closed. All servers \
+                     together can have at most a quarter of the process's limit of open files.",
                 )
                 .ours()
                 .range(1..=MOST_CONNECTIONS)
-                .roadrunner("none", "each takes a descriptor, which others need too")
+                .roadrunner(
+                    "none",
+                    "each connection takes a descriptor, which other parts of the server need, too",
+                )
                 .default(CONNECTIONS),
             client_memory: t
                 .key(
                     "client_memory",
-                    "How much memory clients may take with messages that have begun, and with data \
-                     of `tcp.Write` that they do not take. Beyond it, the connection that holds the \
-                     most is closed.",
+                    "How much memory clients may use with messages that have begun, and with data \
+                     of `tcp.Write` that they do not read. Above the limit, the connection that \
+                     uses the most is closed.",
                 )
                 .ours()
                 .range(Size::megabytes(1)..=Size::megabytes(1 << 20))
@@ -359,8 +362,8 @@ impl ServerSettings {
             max_per_address: t
                 .key(
                     "max_per_address",
-                    "How many connections one address may have. An IPv6 network of a customer \
-                     (/64) counts as one address.",
+                    "How many connections one address may have. For IPv6, an address is a /64 \
+                     network.",
                 )
                 .ours()
                 .live()
@@ -419,10 +422,10 @@ fn read_framing(t: &mut Table<'_>) -> Framing {
     let choice = t
         .key(
             "framing",
-            "Where a message ends. `chunk`: when what has arrived ends with `delimiter`, as in \
+            "Where a message ends. `chunk`: when the data so far end with `delimiter`, as in \
              RoadRunner; one message may have several lines. `delimiter`: at each `delimiter`. \
-             `line`: at each LF or CR LF, which is left out. `length`: where its length says. \
-             `none`: what arrives together is a message.",
+             `line`: at each LF or CR LF, which is left out. `length`: after the number of bytes \
+             in its length field. `none`: data that arrive together are a message.",
         )
         .ours()
         .live()
@@ -445,7 +448,10 @@ fn read_framing(t: &mut Table<'_>) -> Framing {
     let message = "is of `framing: length`";
     let is_length = choice == FramingChoice::Length;
     let length = t.keys_where(is_length, message, "remove it", |t| {
-        t.section("length", "Where a message says how long it is.")
+        t.section(
+            "length",
+            "The length field of a message, for `framing: length`.",
+        )
     });
     let delimiter = delimiter.into_bytes();
     match choice {
@@ -474,7 +480,10 @@ impl Section for LengthField {
         t.live();
         let default = Self::default();
         let bytes = t
-            .key("bytes", "How many bytes the length has: 1, 2, 4 or 8.")
+            .key(
+                "bytes",
+                "How many bytes the length field has: 1, 2, 4 or 8.",
+            )
             .range(1..=8)
             .default(default.bytes);
         if ![1, 2, 4, 8].contains(&bytes) {
@@ -484,17 +493,25 @@ impl Section for LengthField {
         Self {
             bytes,
             order: t
-                .key("order", "Which byte of the length comes first: the most significant one (`big`), or the other one (`little`).")
+                .key(
+                    "order",
+                    "Which byte of the length field comes first: the most significant one (`big`), \
+                     or the least significant one (`little`).",
+                )
                 .default(default.order),
             offset: t
-                .key("offset", "Bytes of a message before its length.")
+                .key(
+                    "offset",
+                    "How many bytes of a message come before the length field.",
+                )
                 .range(0..=1024)
                 .default(default.offset),
             extra: t
                 .key(
                     "extra",
-                    "Bytes that follow beside those that the length counts, such as a check sum; \
-                     below 0 where it counts itself.",
+                    "How many bytes follow the length field that it does not count, such as those \
+                     of a check sum. If it counts its own bytes, write them as a negative number: \
+                     `-2`.",
                 )
                 .range(-1024..=1024)
                 .default(default.extra),

@@ -249,7 +249,10 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
     });
     let sentence = "The consumer group, which is all servers that share the jobs.";
     let (group, instance) = t.section_with("group_options", sentence, |t| {
-        t.no_effect("block_rebalance_on_poll", "a partition that moves is told");
+        t.no_effect(
+            "block_rebalance_on_poll",
+            "the server learns when a partition moves",
+        );
         let group = t
             .key(
                 "group_id",

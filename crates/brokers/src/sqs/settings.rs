@@ -135,8 +135,8 @@ pub(crate) fn read(t: &mut Table<'_>, server: &SqsServer, queue: Option<String>)
         error_visibility: seconds(
             t.key(
                 "error_visibility_timeout",
-                "Seconds for which SQS hides such a job. With 0, it is hidden until \
-                 `visibility_timeout` has passed.",
+                "Seconds for which SQS hides a job that was given up and stays in the queue. With \
+                 0, the job is hidden until `visibility_timeout` has passed.",
             )
             .range(0..=43_200)
             .default(0),

@@ -138,9 +138,8 @@ impl Section for AccessLogSettings {
             sample: t
                 .key(
                     "sample",
-                    "How many requests there are for each one that is logged: with 100, one of 100 \
-                     is logged. 0 logs none. Requests with a status of 500 or more are always \
-                     logged.",
+                    "Logs one request of this many: with 100, one of 100. With 0, none. Requests \
+                     with a status of 500 or more are always logged.",
                 )
                 .range(0..=1_000_000)
                 .default(1),

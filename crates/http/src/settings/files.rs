@@ -131,7 +131,7 @@ impl Setting for Page {
     }
 
     fn accepts() -> String {
-        "a file's path below the folder".to_owned()
+        "a file's path below the directory".to_owned()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

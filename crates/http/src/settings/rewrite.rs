@@ -91,8 +91,8 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
         .key(
             "unless_refused",
             "If true, the rule does not apply to requests whose original path a route with \
-             `refuse` or `basic_auth` matches. That route answers them. `check` warns about a rule \
-             that leads out of such a path, unless `false` is written here.",
+             `refuse` or `basic_auth` matches. That route answers them. If a rule leads out of \
+             such a path, `check` warns, unless you write `false` here.",
         )
         .default(false);
     let may_open = !unless_refused && t.is_written("unless_refused");

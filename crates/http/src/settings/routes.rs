@@ -272,8 +272,8 @@ fn read_route(
         rate_limit: t
             .optional_section_with(
                 "rate_limit",
-                "Limit for the requests of each client on this route. It also holds for requests \
-                 that a rule of `http.rewrite` leads from this route to another one.",
+                "Limit for the requests of each client on this route. It also applies to requests \
+                 that a rule of `http.rewrite` moves from this route to another one.",
                 RateLimitSettings::read,
             )
             .flatten(),

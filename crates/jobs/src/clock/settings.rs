@@ -148,7 +148,7 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
     let every = t
         .key(
             "every",
-            "The interval, counted from 1970: `5m` means at every full five minutes.",
+            "The interval, counted from 1970: `5m` means 00:00, 00:05 and so on.",
         )
         .range(Duration::from_secs(1)..=Duration::from_hours(24 * 365))
         .optional();

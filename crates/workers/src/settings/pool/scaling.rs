@@ -57,16 +57,17 @@ pub(super) fn scaling(t: &mut Table<'_>, num_workers: usize) -> Option<Scaling> 
     let max = t
         .key(
             "max_workers",
-            "The largest number of workers. The pool adds one while calls wait for 100 ms, and \
-             ends it after a minute without a call. By default, the pool does not grow.",
+            "The largest number of workers. When a call has waited for 100 ms, the pool adds \
+             workers. An added worker ends after a minute without a call. By default, the pool \
+             does not grow.",
         )
         .ours()
         .range(1..=MAX_WORKERS)
         .optional();
     let dynamic = t.optional_section_with(
         "dynamic_allocator",
-        "RoadRunner's keys for more workers under load. Workers are added while calls wait for 100 \
-         ms.",
+        "RoadRunner's keys for more workers under load. Workers are added when a call has waited \
+         for 100 ms.",
         |t| read_dynamic(t, num_workers),
     );
     let fewest = min.unwrap_or(num_workers);
