@@ -116,7 +116,7 @@ pub(crate) enum Command {
         #[arg(value_name = "POOL")]
         of: Vec<String>,
     },
-    /// Reload the configuration and replace all workers; fail, and keep the old ones, if that fails
+    /// Reload the configuration and replace all workers; if that fails, the old workers stay
     Reload,
     /// List workers and what each is running
     Workers {
@@ -332,7 +332,7 @@ pub(crate) enum ProgramsCommand {
         /// The program, by its name in the configuration
         #[arg(value_name = "PROGRAM")]
         name: String,
-        /// Only to the process with this index, which `pronghorn programs` shows behind the name
+        /// Signal only the process with this index, which `pronghorn programs` shows after the name
         #[arg(long, value_parser = number, allow_negative_numbers = true)]
         index: Option<u64>,
     },
@@ -385,7 +385,7 @@ pub(crate) enum CacheCommand {
     /// Delete all entries of a storage
     Clear {
         storage: String,
-        /// Only entries whose keys begin with this; only for storages in memory
+        /// Delete only keys that begin with this text; only for storages in memory
         #[arg(long)]
         prefix: Option<String>,
     },
