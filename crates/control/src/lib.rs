@@ -14,6 +14,7 @@ mod lines;
 mod listener;
 mod message;
 mod place;
+mod private;
 mod server;
 mod trusted;
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use pronghorn_process::socket::{Access, BindError, bind_unix, connect_at_once};
 use thiserror::Error;
 
+use crate::place::{Place, Surroundings};
+use crate::private;
 use crate::trusted::Trusted;
 
 /// For the server's user alone.
@@ -16,6 +18,9 @@ const OWN: Access = Access {
     uid: None,
     gid: None,
 };
+
+/// A directory is gone when it is to be used only if a server of the same user ends at this moment.
+const TRIES: u32 = 3;
 
 /// A bound control socket. Dropped, it removes its file, unless another server's is there by then.
 #[derive(Debug)]
@@ -40,6 +45,38 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl Listener {
+    /// Binds the first place of a server that can be had.
+    pub fn bind_at(place: &Place, surroundings: &Surroundings) -> Result<Self, ListenError> {
+        match Self::bind(&place.for_server(surroundings)) {
+            Err(ListenError::Bind(_)) => Self::bind_among_temporary(place, surroundings),
+            bound => bound,
+        }
+    }
+
+    pub(crate) fn bind_among_temporary(
+        place: &Place,
+        surroundings: &Surroundings,
+    ) -> Result<Self, ListenError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let path = place.for_server_among_temporary(surroundings);
+            let path = path.map_err(|cause| {
+                let folder = surroundings.temporary.clone();
+                ListenError::Bind(BindError::FolderNotOurs { folder, cause })
+            })?;
+            let directory = path.parent().expect("it is in one").to_owned();
+            let bound = Self::bind(&[path]).map(|mut listener| {
+                listener.file.directory = Some(directory.clone());
+                listener
+            });
+            // A server that ended meanwhile may have removed the directory.
+            if private::is_private(&directory, surroundings.uid) || tries == TRIES {
+                return bound;
+            }
+        }
+    }
+
     /// Binds the first of `paths` that can be had. One that nobody listens on any more is replaced;
     /// one on which somebody listens ends the search.
     pub fn bind(paths: &[PathBuf]) -> Result<Self, ListenError> {
@@ -78,6 +115,7 @@ impl Listener {
         let moved = std::fs::rename(&beside, path);
         moved.map_err(|cause| ListenError::Bind(unix(path, cause)))?;
         path.clone_into(&mut listener.file.path);
+        listener.file.directory = private::of_server(path);
         Ok(listener)
     }
 
@@ -93,6 +131,7 @@ impl Listener {
                 file: SocketFile {
                     path: path.to_owned(),
                     identity: (file.dev(), file.ino()),
+                    directory: None,
                 },
             }),
             Err(cause) => {
@@ -129,6 +168,8 @@ fn is_foreign(stream: &UnixStream) -> bool {
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
+    /// The server's own directory among temporary files, which goes with its last socket.
+    directory: Option<PathBuf>,
 }
 
 impl Drop for SocketFile {
@@ -136,6 +177,9 @@ impl Drop for SocketFile {
         let found = std::fs::symlink_metadata(&self.path);
         if found.is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
             _ = std::fs::remove_file(&self.path); // somebody may have been quicker
+        }
+        if let Some(directory) = &self.directory {
+            _ = std::fs::remove_dir(directory); // another server's socket may be there
         }
     }
 }

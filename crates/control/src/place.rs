@@ -1,11 +1,15 @@
 //! Where the socket of a configuration is.
 //!
-//! Nothing of this is secret or checked: who listens on a socket, and who connects, the kernel
-//! says.
+//! Nothing of this is secret. Only directories among temporary files are checked: the kernel says
+//! who listens on a socket, and who connects.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+
+use crate::private;
+use crate::trusted::Trusted;
 
 /// Root's folder; also where systemd makes `RuntimeDirectory=pronghorn`.
 const SYSTEM_FOLDER: &str = "/run/pronghorn";
@@ -52,18 +56,42 @@ impl Place {
         &self.named
     }
 
-    /// Where a server puts its socket: the first of these that can be had.
-    pub fn for_server(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
+    /// Where a server puts its socket: the first of these that can be had, else in a directory of
+    /// its own among temporary files.
+    pub(crate) fn for_server(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
         self.within(surroundings.of_server())
+    }
+
+    /// The same in a directory of the server's own, which is made.
+    pub(crate) fn for_server_among_temporary(
+        &self,
+        surroundings: &Surroundings,
+    ) -> io::Result<PathBuf> {
+        let directory = private::make(&surroundings.temporary, surroundings.uid)?;
+        Ok(directory.join(&self.name))
+    }
+
+    /// Where the server before an upgrade may have put its socket.
+    pub fn of_server_before(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
+        let mut directories = surroundings.of_server();
+        let is_own = |owner| owner == surroundings.uid;
+        directories.extend(private::find(
+            &surroundings.temporary,
+            is_own,
+            surroundings.uid,
+        ));
+        self.within(directories)
     }
 
     /// Where a command looks for it, the likeliest first.
     pub fn for_command(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
-        self.within(surroundings.of_command())
+        self.within(surroundings.of_command(Trusted::at(&self.named)))
     }
 
-    fn within(&self, folders: Vec<PathBuf>) -> Vec<PathBuf> {
-        let paths = folders.into_iter().map(|folder| folder.join(&self.name));
+    fn within(&self, directories: Vec<PathBuf>) -> Vec<PathBuf> {
+        let paths = directories
+            .into_iter()
+            .map(|directory| directory.join(&self.name));
         paths.collect()
     }
 }
@@ -79,35 +107,41 @@ impl Surroundings {
     }
 
     fn of_server(&self) -> Vec<PathBuf> {
-        let mut folders = self.given();
+        let mut directories = self.given();
         if self.uid == 0 {
-            folders.push(SYSTEM_FOLDER.into());
+            directories.push(SYSTEM_FOLDER.into());
         }
-        folders.push(self.temporary.clone());
-        folders
+        directories
     }
 
     /// A command may run in other surroundings than its server: by hand beside a unit, by root
     /// beside a user.
-    fn of_command(&self) -> Vec<PathBuf> {
-        let mut folders = self.given();
-        folders.push(SYSTEM_FOLDER.into());
-        folders.extend(of_services(Path::new(OF_SERVICES)));
-        folders.push(Path::new(USERS_FOLDER).join(self.uid.to_string()));
+    fn of_command(&self, trusted: Trusted) -> Vec<PathBuf> {
+        let mut directories = self.given();
+        directories.push(SYSTEM_FOLDER.into());
+        directories.extend(of_services(Path::new(OF_SERVICES)));
+        directories.push(Path::new(USERS_FOLDER).join(self.uid.to_string()));
         if self.uid == 0
             && let Ok(users) = std::fs::read_dir(USERS_FOLDER)
         {
-            folders.extend(users.flatten().take(MOST).map(|user| user.path()));
+            directories.extend(users.flatten().take(MOST).map(|user| user.path()));
         }
-        folders.push(self.temporary.clone());
-        folders.push("/tmp".into());
+        for temporary in [&self.temporary, Path::new("/tmp")] {
+            directories.extend(private::find(
+                temporary,
+                |owner| trusted.has(owner),
+                self.uid,
+            ));
+            // Servers of earlier releases have their sockets here.
+            directories.push(temporary.to_owned());
+        }
         let mut known = Vec::new();
-        folders.retain(|folder| {
-            let new = !known.contains(folder);
-            known.push(folder.clone());
+        directories.retain(|directory| {
+            let new = !known.contains(directory);
+            known.push(directory.clone());
             new
         });
-        folders
+        directories
     }
 
     fn given(&self) -> Vec<PathBuf> {
@@ -182,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_the_units_else_the_logins_else_roots_else_the_temporary_one() {
+    fn the_folder_is_the_units_else_the_logins_else_roots_else_a_temporary_one() {
         let first = |runtime, xdg, uid| folders(&of(runtime, xdg, uid)).remove(0);
         assert_eq!(
             first(Some("/run/a:/run/b"), Some("/run/user/0"), 0),
@@ -190,8 +224,8 @@ mod tests {
         );
         assert_eq!(first(None, Some("/run/user/7"), 7), "/run/user/7");
         assert_eq!(first(None, None, 0), "/run/pronghorn");
-        assert_eq!(first(None, None, 7), "/tmp/own");
-        assert_eq!(first(Some(""), Some("relative"), 7), "/tmp/own");
+        assert!(folders(&of(None, None, 7)).is_empty());
+        assert!(folders(&of(Some(""), Some("relative"), 7)).is_empty());
     }
 
     #[test]
@@ -206,6 +240,20 @@ mod tests {
             let command = of(None, None, server.uid);
             assert!(place.for_command(&command).contains(&socket), "{socket:?}");
         }
+        let directory = Directory::new();
+        let surroundings = Surroundings {
+            temporary: directory.to_path_buf(),
+            uid: rustix::process::geteuid().as_raw(),
+            ..Surroundings::default()
+        };
+        let socket = place.for_server_among_temporary(&surroundings).unwrap();
+        assert_eq!(socket.parent().unwrap().parent(), Some(&*directory));
+        assert!(place.of_server_before(&surroundings).contains(&socket));
+        // Before what anybody may have put into the directory of all.
+        let looked_at = place.for_command(&surroundings);
+        let position = |path: &Path| looked_at.iter().position(|it| it == path);
+        let name = socket.file_name().unwrap();
+        assert!(position(&socket).unwrap() < position(&directory.join(name)).unwrap());
     }
 
     #[test]

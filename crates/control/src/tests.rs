@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::{
-    Answer, Ask, Client, ClientError, ListenError, Listener, Refusal, Reset, Steerable, Steering,
-    Tell, Trusted, serve,
+    Answer, Ask, Client, ClientError, ListenError, Listener, Place, Refusal, Reset, Steerable,
+    Steering, Surroundings, Tell, Trusted, serve,
 };
 
 fn socket(directory: &Directory) -> PathBuf {
@@ -239,6 +239,48 @@ fn a_directory_that_cannot_be_used_is_passed_over() {
     assert_eq!(Listener::bind(&paths).unwrap().path(), socket(&directory));
     let error = Listener::bind(&paths[..1]).unwrap_err();
     assert!(error.to_string().contains("/proc/nope"), "{error}");
+}
+
+/// Anybody may have taken the name of the socket, or that of the directory.
+#[test]
+fn a_server_listens_in_a_directory_of_its_own_and_takes_it_away() {
+    let directory = Directory::new();
+    let surroundings = Surroundings {
+        temporary: directory.to_path_buf(),
+        uid: rustix::process::geteuid().as_raw(),
+        // As root it could be in `/run/pronghorn`.
+        xdg_runtime_dir: Some("/proc/nope".into()),
+        ..Surroundings::default()
+    };
+    let [one, two] = ["/srv/one", "/srv/two"].map(|path| Place::of(Path::new(path)));
+    std::fs::write(
+        directory.join(format!("pronghorn-{}", surroundings.uid)),
+        "",
+    )
+    .unwrap();
+    let bind = |place: &Place| Listener::bind_among_temporary(place, &surroundings);
+    let first = bind(&one).unwrap();
+    let found = |place: &Place| {
+        let paths = place.for_command(&surroundings);
+        paths
+            .into_iter()
+            .filter(|path| path.exists())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(&one), [first.path()]);
+    let own = first.path().parent().unwrap().to_owned();
+    assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(matches!(bind(&one), Err(ListenError::Running { .. })));
+
+    let second = bind(&two).unwrap();
+    assert_eq!(second.path().parent(), Some(&*own));
+    drop(first);
+    assert_eq!(found(&two), [second.path()]);
+    let successor = Listener::take_over(second.path()).unwrap();
+    drop(second);
+    assert_eq!(found(&two), [successor.path()]);
+    drop(successor);
+    assert!(!own.exists());
 }
 
 #[test]

@@ -3,8 +3,6 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::place::Place;
-
 /// Made by root's systemd for the units' users.
 const OF_UNITS: &str = "/run";
 /// Also below it, and each login's own.
@@ -21,9 +19,9 @@ pub struct Trusted {
 
 impl Trusted {
     /// For the server of this configuration, or of this directory.
-    pub fn at(place: &Place) -> Self {
+    pub fn at(named: &Path) -> Self {
         let own = rustix::process::geteuid().as_raw();
-        let named = std::fs::metadata(place.named()).ok();
+        let named = std::fs::metadata(named).ok();
         Self::new(own, named.map(|named| named.uid()))
     }
 

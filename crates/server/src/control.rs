@@ -110,8 +110,7 @@ impl Control {
     ///
     /// Must be called on the control runtime.
     pub fn listen(&self, place: &Place) -> Option<ControlSocket> {
-        let paths = place.for_server(&Surroundings::of_this_process());
-        match Listener::bind(&paths) {
+        match Listener::bind_at(place, &Surroundings::of_this_process()) {
             Ok(listener) => Some(self.answer_on(listener)),
             Err(error @ ListenError::Running { .. }) => {
                 tracing::warn!(
@@ -138,7 +137,7 @@ impl Control {
     /// Must be called on the control runtime.
     pub fn take_over(&self, place: &Place) -> Option<ControlSocket> {
         let mut paths = place
-            .for_server(&Surroundings::of_this_process())
+            .of_server_before(&Surroundings::of_this_process())
             .into_iter();
         let Some(path) = paths.find(|path| path.exists()) else {
             return self.listen(place);

@@ -100,7 +100,7 @@ impl<'a> Task<'a> {
 
     /// Whose server is asked.
     pub(super) fn trusted(&self) -> Trusted {
-        Trusted::at(&self.place)
+        Trusted::at(self.place.named())
     }
 
     /// By the path as it was written, and by the one behind its links: a server may have been
