@@ -62,6 +62,21 @@ impl Redis {
         self.read(answer)
     }
 
+    /// Asks whether it answers: twice, because a Redis with a `timeout` closes idle connections and
+    /// is not away. While it is, the second answer comes at once.
+    ///
+    /// # Errors
+    ///
+    /// When Redis is away, or refuses.
+    pub async fn ping(&self) -> Result<(), RedisFailure> {
+        let ping = redis::cmd("PING");
+        let answer = match self.answer(&ping).await {
+            Err(RedisFailure::Away { .. }) => self.answer(&ping).await,
+            answer => answer,
+        };
+        answer.map(drop)
+    }
+
     /// The answers, in the order of their commands, of which several are on their way at a time.
     /// Together they may have `most` bytes.
     ///

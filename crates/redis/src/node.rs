@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::with_causes;
+use pronghorn_base::{lock, with_causes};
 use pronghorn_client::TlsError;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
@@ -17,8 +17,8 @@ use crate::bounded::Bounded;
 use crate::failure::RedisFailure;
 use crate::settings::{RedisAddress, RedisSettings};
 
-/// While it is away, calls are told so without a try of their own. A Redis that starts anew is
-/// found soon all the same.
+/// While it is away, one call tries again so often, and the others are told so at once. A Redis
+/// that starts anew is found soon all the same.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(500);
 
 /// Opens connections, and tells failures.
@@ -48,13 +48,10 @@ pub(crate) enum NodeAddress {
 pub(crate) struct Node {
     dialer: Arc<Dialer>,
     place: NodeAddress,
-    state: Mutex<LinkState>,
-}
-
-#[derive(Default)]
-struct LinkState {
-    open: Option<Link>,
-    failed: Option<(Instant, RedisFailure)>,
+    /// Held by the call that opens the connection.
+    open: Mutex<Option<Link>>,
+    /// The last failure, and when it was: none while it is not known to be away.
+    away: std::sync::Mutex<Option<(Instant, RedisFailure)>>,
 }
 
 impl Node {
@@ -63,43 +60,50 @@ impl Node {
         Self {
             dialer,
             place,
-            state: Mutex::default(),
+            open: Mutex::default(),
+            away: std::sync::Mutex::default(),
         }
     }
 
-    /// The connection that is open, or a new one: opened by one call, while the others wait for it.
+    /// The connection that is open, or a new one, which one call opens. The others wait for it. If
+    /// Redis is known to be away, they are told so instead.
     pub(crate) async fn link(&self) -> Result<Link, RedisFailure> {
-        let mut state = self.state.lock().await;
+        let mut open = match (self.open.try_lock(), self.last_failure()) {
+            (Ok(open), _) => open,
+            (Err(_), Some((_, failure))) => return Err(failure),
+            (Err(_), None) => self.open.lock().await,
+        };
         // A Redis that was started anew has closed what was open before.
-        state.open.take_if(|open| open.task.is_finished());
-        if let Some(open) = &state.open {
+        open.take_if(|open| open.task.is_finished());
+        if let Some(open) = &*open {
             return Ok(open.clone());
         }
-        if let Some((at, failure)) = &state.failed
+        if let Some((at, failure)) = self.last_failure()
             && at.elapsed() < UNTIL_NEXT_TRY
         {
-            return Err(failure.clone());
+            return Err(failure);
         }
-        match self.dialer.dial(&self.place).await {
-            Ok(link) => {
-                state.failed = None;
-                state.open = Some(link.clone());
-                Ok(link)
-            }
-            Err(failure) => {
-                state.failed = Some((Instant::now(), failure.clone()));
-                Err(failure)
-            }
-        }
+        let dialed = self.dialer.dial(&self.place).await;
+        let failure = dialed.as_ref().err().cloned();
+        *lock(&self.away) = failure.map(|failure| (Instant::now(), failure));
+        *open = dialed.as_ref().ok().cloned();
+        dialed
+    }
+
+    fn last_failure(&self) -> Option<(Instant, RedisFailure)> {
+        lock(&self.away).clone()
     }
 
     /// Gives up the connection that a failure says is of no use any more. A late failure of one
     /// does not end the next one.
     pub(crate) async fn failed(&self, error: &RedisError, link: &Link) {
         if is_lost(error) {
-            let mut state = self.state.lock().await;
+            let mut open = self.open.lock().await;
             let is_same = |open: &mut Link| Arc::ptr_eq(&open.driver, &link.driver);
-            state.open.take_if(is_same);
+            // A Redis that hangs accepts connections, and each would take its time.
+            if open.take_if(is_same).is_some() && error.is_timeout() {
+                *lock(&self.away) = Some((Instant::now(), self.dialer.failure(error)));
+            }
         }
     }
 }
@@ -281,4 +285,76 @@ fn is_lost(error: &RedisError) -> bool {
         || error.is_connection_dropped()
         || error.is_unrecoverable_error()
         || error.code() == Some("READONLY")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn node(listener: &TcpListener) -> Arc<Node> {
+        let port = listener.local_addr().unwrap().port();
+        let address = RedisAddress::Tcp("127.0.0.1".to_owned(), port);
+        let dialer = Dialer {
+            settings: RedisSettings::at(vec![address.clone()]),
+            title: "the Redis".to_owned(),
+            longest: 1 << 20,
+        };
+        Arc::new(Node::new(Arc::new(dialer), NodeAddress::At(address)))
+    }
+
+    async fn failure_after(node: &Node) -> (String, Duration) {
+        let begin = Instant::now();
+        let failure = node.link().await.map(drop).unwrap_err();
+        (failure.to_string(), begin.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_call_at_a_time_waits_for_a_redis_that_hangs() {
+        // The kernel accepts connections, and nobody answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let node = node(&listener);
+        let limit = node.dialer.settings.dial_timeout;
+        let said = format!("the Redis does not answer: no connection within {limit:?}");
+        assert_eq!(failure_after(&node).await, (said.clone(), limit));
+        let at_once = (said, Duration::ZERO);
+        assert_eq!(failure_after(&node).await, at_once);
+        tokio::time::advance(UNTIL_NEXT_TRY).await;
+        let trying = node.clone();
+        let (tried, ()) = tokio::join!(failure_after(&trying), async {
+            tokio::task::yield_now().await;
+            assert_eq!(failure_after(&node).await, at_once);
+        });
+        assert_eq!(tried.1, limit);
+    }
+
+    #[tokio::test]
+    async fn calls_after_one_that_had_no_answer_in_time_fail_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut dialed = node(&listener);
+        let limit = Duration::from_millis(50);
+        let dialer = Arc::get_mut(&mut Arc::get_mut(&mut dialed).unwrap().dialer).unwrap();
+        dialer.settings.read_timeout = limit;
+        let node = dialed;
+        // It answers to what each connection begins with, and then no more.
+        let silent = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+            socket.write_all(b"+OK\r\n+OK\r\n").unwrap();
+            (listener, socket)
+        });
+        let mut link = node.link().await.unwrap();
+        let (listener, _socket) = silent.join().unwrap();
+        let error = link.ask(&redis::cmd("PING")).await.unwrap_err();
+        node.failed(&error, &link).await;
+        let (said, _) = failure_after(&node).await;
+        assert_eq!(
+            said,
+            format!("the Redis does not answer: no answer within {limit:?}")
+        );
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "no other connection was opened");
+    }
 }

@@ -182,7 +182,10 @@ impl RedisLocks {
     }
 
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisFailure> {
-        let answer = self.0.redis.ask(command).await;
+        self.note(self.0.redis.ask(command).await)
+    }
+
+    fn note<T>(&self, answer: Result<T, RedisFailure>) -> Result<T, RedisFailure> {
         // What it refuses says nothing of the next command: it does answer.
         _ = self.0.health.set(match &answer {
             Err(RedisFailure::Refused { .. }) | Ok(_) => Ok(()),
@@ -207,8 +210,8 @@ impl RedisLocks {
     /// Asks from time to time, so that readiness knows it without a call.
     async fn watch(self) {
         let ask = || async {
-            let answer: Result<pronghorn_redis::Value, _> = self.ask(&cmd("PING")).await;
-            answer.map(|_| ()).map_err(|wrong| wrong.to_string())
+            let answer = self.note(self.0.redis.ping().await);
+            answer.map_err(|wrong| wrong.to_string())
         };
         let tell = |change, wrong: &str| match change {
             PeerChange::Lost => warn!(target: "lock", "locks are away: {wrong}"),
