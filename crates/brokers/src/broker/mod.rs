@@ -32,7 +32,7 @@ use pronghorn_queue::{
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub(crate) use self::later::LaterJobs;
 use self::state::{BroughtJob, BroughtJobs};
@@ -51,6 +51,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// A broker that is back is noticed by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// A push waits for a broker that was lost so short a time ago: it may be restarting. After that,
+/// pushes fail at once, because each holds a worker of the application while it waits.
+const PUSHES_WAIT: Duration = Duration::from_secs(10);
 /// A job that was brought waits for so long for its worker, which another pipeline may have got;
 /// then it goes back to the broker, for other servers.
 const HOLD: Duration = Duration::from_secs(1);
@@ -253,6 +256,8 @@ struct Core<B: Broker> {
     lost: watch::Sender<Option<u64>>,
     link: watch::Sender<Option<Up<B>>>,
     health: PeerHealth,
+    /// When it was last known to be here, if it is not: at first the time of the start.
+    away_since: Mutex<Option<Instant>>,
     closed: watch::Sender<bool>,
     /// A broker with a longest delay has it.
     later: Option<LaterJobs>,
@@ -298,6 +303,7 @@ impl<B: Broker> Brokered<B> {
             lost: watch::Sender::new(None),
             link: watch::Sender::new(None),
             health: PeerHealth::unknown(),
+            away_since: Mutex::new(Some(Instant::now())),
             closed: watch::Sender::new(false),
             later,
         });
@@ -435,7 +441,7 @@ impl<B: Broker> Core<B> {
                 return Ok(());
             }
         }
-        let up = self.up().await;
+        let up = self.up_soon().await?;
         let pushed = up.link.push(pushed).await;
         pushed.map_err(|error| self.failed(&up, error))
     }
@@ -528,6 +534,7 @@ impl<B: Broker> Core<B> {
             Some(PeerChange::Back) => tracing::info!(target: "jobs", pipeline, "{title} is back"),
             _ => tracing::info!(target: "jobs", pipeline, "connected to {title}"),
         }
+        *lock(&self.away_since) = None;
         self.link.send_replace(Some(Up { link, number }));
         self.wake.wake();
     }
@@ -537,6 +544,7 @@ impl<B: Broker> Core<B> {
             BrokerError::Lost(why) | BrokerError::Refused(why) => why,
             BrokerError::NotReserved => "it knows nothing of a job".to_owned(),
         };
+        lock(&self.away_since).get_or_insert_with(Instant::now);
         let why = advised(why);
         let (pipeline, title) = (&self.pipeline, self.broker.title());
         // While it stays away, other reasons are in the answers to pushes.
@@ -551,6 +559,26 @@ impl<B: Broker> Core<B> {
         let up = links.wait_for(Option::is_some).await;
         let up = up.expect("the sender is ours");
         up.clone().expect("it was waited for")
+    }
+
+    /// As [`up`](Self::up), for callers that wait for no broker which is away for long.
+    async fn up_soon(&self) -> Result<Up<B>, DriverError> {
+        let since = *lock(&self.away_since);
+        let Some(since) = since else {
+            return Ok(self.up().await);
+        };
+        let up = timeout_at(since + PUSHES_WAIT, self.up()).await;
+        up.map_err(|_| DriverError::Away(self.here().err().unwrap_or_default()))
+    }
+
+    /// Whether it answers, else why not.
+    fn here(&self) -> Result<(), String> {
+        let title = self.broker.title();
+        match self.health.get() {
+            Peer::Here => Ok(()),
+            Peer::Unknown => Err(format!("{title} has not answered yet")),
+            Peer::Away(why) => Err(format!("{title} is away: {why}")),
+        }
     }
 
     /// As [`up`](Self::up), for what makes no sense when the driver was closed.
@@ -733,12 +761,7 @@ impl<B: Broker> Driver for Brokered<B> {
     }
 
     fn health(&self) -> Result<(), String> {
-        let title = self.core.broker.title();
-        match self.core.health.get() {
-            Peer::Here => Ok(()),
-            Peer::Unknown => Err(format!("{title} has not answered yet")),
-            Peer::Away(why) => Err(format!("{title} is away: {why}")),
-        }
+        self.core.here()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -833,6 +856,26 @@ mod tests {
         assert!(patient > Duration::from_secs(4), "{patient:?}");
         let soon = connected[SHORT + 1] - (connected[SHORT] + LONG);
         assert!(soon < Duration::from_millis(200), "{soon:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_push_waits_for_a_broker_that_was_just_lost_and_for_no_other() {
+        let life = Duration::from_secs(60);
+        let broker = Flaky {
+            lives: Mutex::new(VecDeque::from([life])),
+            connected: Arc::default(),
+        };
+        let driver = Brokered::open(broker, "p", Wake::default());
+        let push = async || {
+            let begin = Instant::now();
+            let pushed = driver.push(Vec::new()).await;
+            (pushed, begin.elapsed())
+        };
+        assert_eq!(push().await, (Ok(()), Duration::ZERO));
+        sleep(life + Duration::from_secs(4)).await;
+        let away = Err(DriverError::Away("flaky is away: no more".to_owned()));
+        assert_eq!(push().await, (away.clone(), Duration::from_secs(6)));
+        assert_eq!(push().await, (away, Duration::ZERO));
     }
 
     #[test]

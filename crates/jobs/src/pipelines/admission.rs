@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pronghorn_base::now_ms;
-use pronghorn_queue::Job;
 use pronghorn_queue::options::{self, Unique};
+use pronghorn_queue::{DriverError, Job};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -175,8 +175,12 @@ impl Admission {
         let (started, count) = (Instant::now(), jobs.len() as u64);
         let pushed = timeout(self.0.registry.patience(), pipeline.driver.push(jobs)).await;
         let pushed = match pushed {
-            Ok(pushed) => pushed.map_err(PipelineError::from),
             Err(_) => Err(pipeline.late()),
+            Ok(Err(DriverError::Away(why))) => {
+                let name = pipeline.name.clone();
+                Err(PipelineError::NotReady { name, why })
+            }
+            Ok(pushed) => pushed.map_err(PipelineError::from),
         };
         let took = started.elapsed();
         self.0.metrics.pushed(count, took, pushed.is_ok());
