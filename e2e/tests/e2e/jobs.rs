@@ -1523,6 +1523,34 @@ fn a_pipeline_that_is_destroyed_and_declared_again_starts_no_running_job_twice()
 }
 
 #[test]
+fn jobs_that_were_removed_in_redis_are_told_as_lost_and_the_queue_goes_on() {
+    let redis = Engine::redis(&[]);
+    let more = format!(
+        "    far: {{driver: redis, config: {{addr: 'redis://127.0.0.1:{}'}}}}\n",
+        redis.port()
+    );
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", &more);
+    let config = site
+        .read(".rr.yaml")
+        .replace("[mail, kept]", "[mail, kept, far]");
+    let server = Server::start(site.config(&config));
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "far", "before", "ping", 0);
+    wait_until_ran(&server, 1);
+    assert_eq!(redis.redis_cli(&["flushall"]), "OK");
+    server.logged(&[
+        "WARN",
+        "the jobs of this pipeline are lost",
+        r#""pipeline":"far""#,
+    ]);
+    push(&mut rpc, "far", "after", "ping", 0);
+    wait_until_ran(&server, 2);
+    let log = server.log();
+    assert!(!log.contains("is away"), "{log}");
+    server.stop();
+}
+
+#[test]
 fn a_store_that_was_cut_to_nothing_is_not_taken_for_a_new_one() {
     let (server, mut rpc) = start(1);
     push(&mut rpc, "kept", "later", "ping", 3600);

@@ -10,6 +10,7 @@ mod scripts;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use pronghorn_base::{lock, millis};
@@ -39,24 +40,21 @@ const MOST_BYTES_AT_A_TIME: usize = 16 << 20;
 /// A reply has room for that with the longest job of ours, 48 MB, and for what is around them.
 const LONGEST_REPLY: usize = 65 << 20;
 /// Another node may be asked, or the same one a moment later: the connection is of no use as it is.
-/// The group is made when the next one begins.
-const LOST: [&str; 6] = [
-    "NOGROUP",
-    "READONLY",
-    "UNBLOCKED",
-    "LOADING",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-];
+const LOST: [&str; 4] = ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN"];
+
+/// Its keys were removed. Nothing was done.
+const GONE: [&str; 2] = ["NOGROUP", "UNBLOCKED"];
 
 pub(crate) fn open(pipeline: &str, settings: &RedisPipeline, wake: Wake) -> Brokered<RedisBroker> {
     let stream = format!("pronghorn:{{{}}}", settings.queue);
     let broker = RedisBroker {
-        title: settings.redis.title(),
         settings: settings.clone(),
         keys: Arc::new(Keys {
+            title: settings.redis.title(),
+            pipeline: pipeline.to_owned(),
             delayed: format!("{stream}:delayed"),
             stream,
+            has_group: AtomicBool::new(false),
         }),
         consumer: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
         out: Out::default(),
@@ -65,7 +63,6 @@ pub(crate) fn open(pipeline: &str, settings: &RedisPipeline, wake: Wake) -> Brok
 }
 
 pub(crate) struct RedisBroker {
-    title: String,
     settings: RedisPipeline,
     keys: Arc<Keys>,
     /// The name of this server in the group.
@@ -77,9 +74,40 @@ pub(crate) struct RedisBroker {
 /// for long, it gives them as those of a server that is silent.
 type Out = Arc<std::sync::Mutex<HashSet<String>>>;
 
+/// The place of the jobs at a Redis.
 struct Keys {
+    title: String,
+    pipeline: String,
     stream: String,
     delayed: String,
+    /// This server has found or made the group.
+    has_group: AtomicBool,
+}
+
+impl Keys {
+    /// Makes the stream and its group if they are not there, and tells when they have gone.
+    async fn make_group(&self, redis: &Redis) -> Result<(), RedisFailure> {
+        let mut create = cmd("XGROUP");
+        create.arg(&["CREATE", &self.stream, GROUP, "0", "MKSTREAM"]);
+        let is_new = match redis.ask::<()>(&create).await {
+            Err(RedisFailure::Refused { code, .. }) if code.as_deref() == Some("BUSYGROUP") => {
+                false
+            }
+            made => made.map(|()| true)?,
+        };
+        if self.has_group.swap(true, Relaxed) && is_new {
+            let (pipeline, title) = (&self.pipeline, &self.title);
+            tracing::warn!(
+                target: "jobs",
+                pipeline,
+                "the jobs of this pipeline are lost: {title} has no `{}` any more. Somebody has \
+                 removed its keys, by `FLUSHALL` for instance, or it has started without its data. \
+                 New jobs run",
+                self.stream
+            );
+        }
+        Ok(())
+    }
 }
 
 pub(crate) struct RedisLink {
@@ -100,7 +128,7 @@ impl Broker for RedisBroker {
     type Link = RedisLink;
 
     fn title(&self) -> &str {
-        &self.title
+        &self.keys.title
     }
 
     fn queue(&self) -> &str {
@@ -114,12 +142,7 @@ impl Broker for RedisBroker {
             read_timeout: settings.read_timeout + FETCH_WAIT,
             ..settings.clone()
         };
-        let mut create = cmd("XGROUP");
-        create.arg(&["CREATE", &self.keys.stream, GROUP, "0", "MKSTREAM"]);
-        match commands.ask::<()>(&create).await {
-            Err(RedisFailure::Refused { code, .. }) if code.as_deref() == Some("BUSYGROUP") => {}
-            created => created?,
-        }
+        self.keys.make_group(&commands).await?;
         let link = RedisLink {
             keys: self.keys.clone(),
             consumer: self.consumer.clone(),
@@ -136,8 +159,15 @@ impl Broker for RedisBroker {
 }
 
 impl RedisLink {
+    /// Asks, and once more if the keys were gone.
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BrokerError> {
-        Ok(self.commands.ask(command).await?)
+        match self.commands.ask(command).await {
+            Err(failure) if is_gone(&failure) => {
+                self.keys.make_group(&self.commands).await?;
+                Ok(self.commands.ask(command).await?)
+            }
+            answer => Ok(answer?),
+        }
     }
 
     /// A script with both keys, the group and this consumer in front of its arguments.
@@ -210,7 +240,13 @@ impl RedisLink {
             .arg(&["GROUP", GROUP, &self.consumer, "COUNT", "1", "BLOCK"])
             .arg(millis(FETCH_WAIT))
             .arg(&["STREAMS", &self.keys.stream, ">"]);
-        let reply: Value = self.waiting.ask(&command).await?;
+        let reply: Value = match self.waiting.ask(&command).await {
+            Err(failure) if is_gone(&failure) => {
+                self.keys.make_group(&self.commands).await?;
+                return Ok(Vec::new());
+            }
+            reply => reply?,
+        };
         // One stream was asked for: its name and its entries.
         let Value::Array(mut streams) = reply else {
             return Ok(Vec::new());
@@ -377,6 +413,13 @@ const KEEP_EVERY: Duration = if cfg!(test) {
 } else {
     Duration::from_secs(3)
 };
+
+fn is_gone(failure: &RedisFailure) -> bool {
+    let RedisFailure::Refused { code, .. } = failure else {
+        return false;
+    };
+    code.as_deref().is_some_and(|code| GONE.contains(&code))
+}
 
 /// Adds what scripts read of a job: its delay in milliseconds, what makes it a member of its own in
 /// a set, and itself.

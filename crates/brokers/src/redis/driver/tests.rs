@@ -192,6 +192,23 @@ async fn a_redis_that_announces_gigabytes_is_given_up() {
     conformance::unhealthy(&driver, &bound).await;
 }
 
+#[tokio::test]
+async fn a_redis_whose_keys_are_gone_is_not_away() {
+    let engine = Engine::redis(&[]);
+    let subject = subject(&engine, "q");
+    subject.driver.resume();
+    for number in 0..3 {
+        let id = number.to_string();
+        subject.push([job(&id)]).await;
+        assert_eq!(subject.ack_next().await, id);
+        assert_eq!(engine.redis_cli(&["flushall"]), "OK");
+        subject.stat(0, 0, 0).await;
+        assert_eq!(subject.driver.health(), Ok(()));
+    }
+    subject.push([job("more")]).await;
+    assert_eq!(subject.ack_next().await, "more");
+}
+
 /// A node of a cluster: the one that has the jobs.
 struct OneOf {
     nodes: [Engine; 3],
