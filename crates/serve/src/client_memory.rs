@@ -311,6 +311,11 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// So much more is held now.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.set(self.bytes + bytes);
+    }
+
     /// Who holds it, for files that are kept for the same client. Of one that a proxy tells of, its
     /// own address counts.
     pub fn client(&self, address: PeerAddress) -> Option<Arc<dyn SpoolClient>> {

@@ -50,6 +50,10 @@ pub trait Exchange: Send {
         Charge::default()
     }
 
+    /// The handler itself takes so much memory until the request has ended. It counts where a
+    /// client may have many requests on one connection.
+    fn takes(&mut self, _bytes: usize) {}
+
     /// Bytes from which on it is worth counting: an ordinary request takes no more.
     fn uncounted(&self) -> usize {
         UNCOUNTED

@@ -430,6 +430,40 @@ fn messages_that_clients_make_the_server_hold_are_counted() {
     }
 }
 
+/// Calls whose messages do not come: each takes memory all the same.
+#[test]
+fn open_calls_count_with_what_they_take() {
+    const CONNECTIONS: usize = 60;
+    const CALLS: u32 = 100;
+    let more = format!("  client_memory: 16MB\n{POOL}");
+    let (server, address) = start("grpc/ours.php", &more);
+    let head = [
+        (&b":method"[..], &b"POST"[..]),
+        (b":scheme", b"http"),
+        (b":path", b"/test.v1.Talk/Say"),
+        (b":authority", b"a"),
+        (b"content-type", b"application/grpc"),
+        (b"te", b"trailers"),
+    ];
+    let head = head.map(|(name, value)| literal(name, value)).concat();
+    let calls = (0..CALLS).flat_map(|call| frame(1, 4, 2 * call + 1, &head));
+    let bytes = [PREFACE.to_vec(), frame(4, 0, 0, &[]), calls.collect()].concat();
+    let before = server.resident_memory();
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.write_all(&bytes).unwrap();
+            client
+        })
+        .collect();
+    server.logged(&["clients hold more memory than `grpc.client_memory`"]);
+    assert_eq!(connect(address).say("a").code(), "0");
+    let grown = server.resident_memory().saturating_sub(before);
+    assert!(grown < 48 << 10, "{grown} KB more");
+    drop(clients);
+    server.stop();
+}
+
 #[test]
 fn a_client_streams_and_both_do() {
     let (server, address) = start("grpc/ours.php", POOL);

@@ -140,6 +140,10 @@ impl Exchange for Decoded<'_> {
         self.exchange.charge()
     }
 
+    fn takes(&mut self, bytes: usize) {
+        self.exchange.takes(bytes);
+    }
+
     fn uncounted(&self) -> usize {
         self.exchange.uncounted()
     }

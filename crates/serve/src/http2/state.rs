@@ -13,10 +13,11 @@ use crate::date::epoch_us;
 use crate::message::Peer;
 use crate::service::Entered;
 
-/// Bytes that each stream takes, with its task and the head of its reply.
-const STREAM: usize = 4 << 10;
-/// Beyond as many, streams are counted: a browser has fewer at a time.
-const ORDINARY_STREAMS: usize = 32;
+/// Bytes that each stream takes, with its task, its state in `h2` and its place in a pool's queue:
+/// measured with thousands of requests that wait.
+const STREAM: usize = 7 << 10;
+/// Beyond as many, streams are counted.
+const ORDINARY_STREAMS: usize = UNCOUNTED / STREAM;
 
 /// The state that all requests of a connection share. The connection counts as open until the last
 /// one has ended.
@@ -189,6 +190,11 @@ impl Running {
             self.charge = self.shared.charge();
         }
         self.charge.set(STREAM + head);
+    }
+
+    /// It takes so much more until it ends.
+    pub(super) fn takes(&mut self, bytes: usize) {
+        self.charge.add(bytes);
     }
 }
 

@@ -548,6 +548,10 @@ impl Exchange for Stream {
         self.running.shared.charge()
     }
 
+    fn takes(&mut self, bytes: usize) {
+        self.running.takes(bytes);
+    }
+
     fn uncounted(&self) -> usize {
         self.running.shared.uncounted()
     }
