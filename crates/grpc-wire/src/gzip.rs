@@ -7,14 +7,10 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use pronghorn_serve::Charge;
-use tokio::sync::Semaphore;
 
+use crate::aside::{LONG, aside};
 use crate::status::{Code, Status};
 
-/// Longer ones go to a file thread: the I/O thread has others to serve.
-const INLINE: usize = 64 << 10;
-/// Calls whose messages are decompressed at once: each takes a file thread, which others need.
-static AT_ONCE: Semaphore = Semaphore::const_new(2);
 /// Bytes after which it is counted what has come out.
 const STEP: u64 = 256 << 10;
 /// Shorter ones only grow.
@@ -35,21 +31,15 @@ pub(crate) async fn decompress_counted(
     most: usize,
     charge: &mut Charge,
 ) -> Result<Bytes, Status> {
-    if bytes.len() <= INLINE / 64 {
+    if bytes.len() <= LONG / 64 {
         return expand(&bytes, most, charge);
     }
-    // Whoever leaves while he waits takes no thread.
-    let Ok(_turn) = AT_ONCE.acquire().await else {
-        return Err(ending());
-    };
     let mut taken = std::mem::take(charge);
     let work = move || {
         let expanded = expand(&bytes, most, &mut taken);
         (expanded, taken)
     };
-    let Ok((expanded, taken)) = tokio::task::spawn_blocking(work).await else {
-        return Err(ending());
-    };
+    let (expanded, taken) = aside(work).await?;
     *charge = taken;
     expanded
 }
@@ -80,7 +70,7 @@ pub async fn compress(bytes: Bytes) -> Option<Bytes> {
         return None;
     }
     let length = bytes.len();
-    let compressed = if length <= INLINE {
+    let compressed = if length <= LONG {
         shrink(&bytes)
     } else {
         let work = tokio::task::spawn_blocking(move || shrink(&bytes));
@@ -92,7 +82,7 @@ pub async fn compress(bytes: Bytes) -> Option<Bytes> {
 
 /// The same for a message of a stream, where nobody can wait.
 pub(crate) fn compress_now(bytes: &[u8]) -> Option<Bytes> {
-    if bytes.len() < WORTH_IT || bytes.len() > INLINE {
+    if bytes.len() < WORTH_IT || bytes.len() > LONG {
         return None;
     }
     shrink(bytes)
@@ -104,10 +94,6 @@ fn shrink(bytes: &[u8]) -> io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?.into())
-}
-
-fn ending() -> Status {
-    Status::new(Code::Unavailable, "the server ends")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod base64_pieces;
 mod call;
 mod content;
@@ -21,6 +22,7 @@ mod server;
 mod status;
 mod timeout;
 
+pub use aside::{LONG, aside};
 pub use call::{Call, Detached, Ending, Input, Messages, Reply, ReplyBody, Streamed};
 pub use content::{Content, Flavour};
 pub use gzip::{compress, decompress};

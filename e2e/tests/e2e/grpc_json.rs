@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
+use tokio::time::Instant;
 
 use crate::grpc;
 
@@ -95,6 +96,63 @@ fn methods_with_rules_answer_json() {
     assert_eq!(connection.response().status, 415);
     // Calls go on, on the same port.
     assert_eq!(grpc::connect(address).say("a").body, grpc::text("a!", 1));
+    server.stop();
+}
+
+/// Reading it takes longer than anything else that an I/O thread does.
+#[test]
+fn a_long_list_keeps_no_other_client_waiting() {
+    let more = "  json_transcoding: true\n  pool: {num_workers: 1}\n";
+    let (site, address) = grpc::site("grpc/ours.php", more);
+    site.write(
+        "talk.proto",
+        &PROTO.replace("/v1/absent:{never}", "/v1/absent"),
+    );
+    let server = Server::start_without_http(site);
+    let list = format!("{{\"text\": [0{}]}}", ",0".repeat(3 << 20));
+    // Each I/O thread has some of them.
+    let mut others: Vec<_> = (0..8).map(|_| Connection::open(address)).collect();
+    let mut long = Connection::open(address);
+    let fields = format!("Content-Length: {}\r\n", list.len());
+    long.request("POST", "/v1/say", &fields);
+    long.send(&list);
+    let begin = Instant::now();
+    for other in &mut others {
+        assert_eq!(other.get("/v1/nothing").status, 404);
+    }
+    let took = begin.elapsed();
+    let said = long.response();
+    assert_eq!(said.status, 400);
+    assert!(
+        said.text().contains("the field `text` takes"),
+        "{}",
+        said.text()
+    );
+    let all = begin.elapsed();
+    assert!(took < all / 2, "others waited for {took:?} of {all:?}");
+    server.stop();
+}
+
+/// Of few bytes many values: two are read at a time, and what they take is counted.
+#[test]
+fn lists_that_wait_to_be_read_are_counted_with_their_values() {
+    let more = "  json_transcoding: true\n  client_memory: 64MB\n  pool: {num_workers: 1}\n";
+    let (site, address) = grpc::site("grpc/ours.php", more);
+    site.write(
+        "talk.proto",
+        &PROTO.replace("/v1/absent:{never}", "/v1/absent"),
+    );
+    let server = Server::start_without_http(site);
+    let list = format!("{{\"text\": [0{}]}}", ",0".repeat(4 << 20));
+    let mut long = Connection::open(address);
+    long.request(
+        "POST",
+        "/v1/say",
+        &format!("Content-Length: {}\r\n", list.len()),
+    );
+    long.send(&list);
+    server.logged(&["clients hold more memory than `grpc.client_memory`"]);
+    assert_eq!(ask(address, "GET", "/v1/nothing", "").status, 404);
     server.stop();
 }
 

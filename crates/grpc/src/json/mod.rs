@@ -12,13 +12,14 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use pronghorn_grpc_wire::{
-    Call, Code, Content, Ending, Flavour, Metadata, MethodPath, ReplyBody, Server, Status,
-    parse_timeout,
+    Call, Code, Content, Ending, Flavour, LONG, Metadata, MethodPath, ReplyBody, Server, Status,
+    aside, parse_timeout,
 };
-use pronghorn_serve::{Body, Exchange, Request, Response};
+use pronghorn_serve::{Body, Charge, Exchange, Request, Response};
 use prost_reflect::DescriptorPool;
 
 use crate::calls::Calls;
@@ -35,7 +36,7 @@ use rules::{BodyRule, Route};
 pub(crate) struct Json {
     pool: DescriptorPool,
     /// The more specific ones first.
-    routes: Vec<Route>,
+    routes: Vec<Arc<Route>>,
 }
 
 /// A request whose path has routes.
@@ -59,7 +60,7 @@ impl Json {
                     method: method.full_name().to_owned(),
                     why,
                 })?;
-                routes.extend(found);
+                routes.extend(found.into_iter().map(Arc::new));
             }
         }
         // A rule for any method of HTTP is for those that no other rule has.
@@ -133,7 +134,7 @@ impl Json {
     /// Answers a call, or says how it ended before its reply began.
     async fn answer(
         &self,
-        route: &Route,
+        route: &Arc<Route>,
         server: &Server<Calls>,
         request: Request,
         exchange: &mut dyn Exchange,
@@ -143,13 +144,17 @@ impl Json {
             let what = "methods whose clients stream have no JSON";
             return Err(Status::new(Code::Unimplemented, what).into());
         }
-        let (body, _charge) = match route.body {
+        let (body, charge) = match route.body {
             BodyRule::None => Default::default(),
             BodyRule::Whole | BodyRule::Field(_) => server.read_body(exchange).await?,
         };
         let head = &request.head;
-        let variables = route.template.matches(head.path()).unwrap_or_default();
-        let message = request::message(route, &variables, head.query(), &body).map_err(invalid)?;
+        let message = if body.len() < LONG {
+            let variables = route.template.matches(head.path()).unwrap_or_default();
+            request::message(route, &variables, head.query(), &body).map_err(invalid)?
+        } else {
+            long_message(route, &request, body, charge).await?
+        };
         let fields = head.fields();
         let deadline = match fields.get("grpc-timeout").map(parse_timeout) {
             None => None,
@@ -182,12 +187,40 @@ impl Json {
             response.body = Body::Made(Box::new(lines));
             response.fields.push("Content-Type", "application/x-ndjson");
         } else {
-            put(&mut response, success(&route.output, &only(reply.body)?)?);
+            let message = only(reply.body)?;
+            let json = if message.len() < LONG {
+                success(&route.output, &message)?
+            } else {
+                let output = route.output.clone();
+                aside(move || success(&output, &message)).await??
+            };
+            put(&mut response, json);
         }
         let fields = &mut response.fields;
         reply.headers.write(|name, value| fields.push(name, value));
         Ok(response)
     }
+}
+
+/// Makes a message where it takes no I/O thread its time. What the values of the body take is
+/// counted before they are read.
+async fn long_message(
+    route: &Arc<Route>,
+    request: &Request,
+    body: Bytes,
+    mut charge: Charge,
+) -> Result<Vec<u8>, Status> {
+    charge.set(body.len() + request::memory(&body));
+    let head = &request.head;
+    let (route, path) = (route.clone(), head.path().to_vec());
+    let query = head.query().map(<[u8]>::to_vec);
+    let made = aside(move || {
+        let _charge = charge;
+        let variables = route.template.matches(&path).unwrap_or_default();
+        request::message(&route, &variables, query.as_deref(), &body)
+    });
+    made.await?
+        .map_err(|why| Status::new(Code::InvalidArgument, why))
 }
 
 fn hidden_by(route: &Route, first: &Route) -> String {

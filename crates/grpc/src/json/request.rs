@@ -19,6 +19,13 @@ const TOO_DEEP: &str = "recursion limit exceeded";
 /// Parameters of a query.
 const MOST_PARAMETERS: usize = 1000;
 
+/// Bytes that the values of a body take at most, as they are read and within the message.
+pub(super) fn memory(body: &[u8]) -> usize {
+    // Each but the first one stands behind one of these.
+    let is_before = |byte: &&u8| matches!(byte, b',' | b':' | b'[' | b'{');
+    2 * size_of::<Value>() * (1 + body.iter().filter(is_before).count())
+}
+
 /// Makes the message of a request: first its body, then its query, then its path, which counts
 /// most.
 pub(super) fn message(

@@ -250,7 +250,7 @@ fn routes_that_others_hide_are_told() {
     assert_eq!(json.hidden(), expected);
     let called = |verb: &str| {
         let mut routes = json.routes.iter();
-        let fits = |route: &&Route| {
+        let fits = |route: &&Arc<Route>| {
             let has_path = route.template.matches(b"/v1/items/7").is_some();
             has_path && (route.verb == verb || route.verb == "*")
         };
