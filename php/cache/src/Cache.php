@@ -62,7 +62,8 @@ final class Cache implements CacheInterface
 
     public function get($key, $default = null): mixed
     {
-        $isPlain = \is_string($key) && $key !== '' && \strlen($key) <= $this->longest && !$this->strict;
+        $isPlain = \is_string($key) && $key !== '' && \strlen($key) <= $this->longest && !$this->strict
+            && !\str_contains($key, "\0");
         $kept = $this->store->get($isPlain ? $this->prefix . $key : $this->name($key), $default);
         if (!\is_array($kept)) {
             return $kept;
@@ -75,7 +76,8 @@ final class Cache implements CacheInterface
 
     public function set($key, $value, $ttl = null): bool
     {
-        $isPlain = \is_string($key) && $key !== '' && \strlen($key) <= $this->longest && !$this->strict;
+        $isPlain = \is_string($key) && $key !== '' && \strlen($key) <= $this->longest && !$this->strict
+            && !\str_contains($key, "\0");
 
         return $this->store->set(
             $isPlain ? $this->prefix . $key : $this->name($key),
@@ -196,7 +198,8 @@ final class Cache implements CacheInterface
     /** See {@see Store::increment}. */
     public function increment(string $key, int $by = 1, ?float $ttl = null): int
     {
-        $isPlain = $key !== '' && \strlen($key) <= $this->longest && !$this->strict;
+        $isPlain = $key !== '' && \strlen($key) <= $this->longest && !$this->strict
+            && !\str_contains($key, "\0");
         $name = $isPlain ? $this->prefix . $key : $this->name($key);
 
         return $this->store->increment($name, $by, $ttl);
@@ -351,7 +354,7 @@ final class Cache implements CacheInterface
             throw new InvalidKey('A key has none of the signs ' . self::RESERVED . ' in PSR-16.');
         }
 
-        return $this->prefix . $key;
+        return $this->prefix . Keys::plain($key);
     }
 
     /** @throws InvalidKey */

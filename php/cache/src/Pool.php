@@ -186,6 +186,6 @@ final class Pool implements CacheItemPoolInterface
             throw new InvalidItem('A key has none of the signs {}()/\\@: in PSR-6.');
         }
 
-        return $this->prefix . $key;
+        return $this->prefix . Keys::plain($key);
     }
 }

@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Pronghorn\Cache\Cache;
 use Pronghorn\Cache\Internal\Computing;
 use Pronghorn\Cache\InvalidKey;
+use Pronghorn\Cache\Lock;
 use Pronghorn\Cache\Pool;
 use Pronghorn\Cache\Rpc;
 use Pronghorn\Cache\Store;
@@ -55,6 +56,33 @@ final class CacheTest extends TestCase
         self::assertTrue($this->cache->clear());
         self::assertFalse($this->cache->has('a'));
         self::assertSame(2, $other->get('a'));
+    }
+
+    /** A visitor may give a whole key: the names of locks, tags and computations are not his. */
+    public function testKeysWithANulAreKeysOfTheirOwn(): void
+    {
+        $lock = new Lock($this->store, 'a', 60);
+        self::assertTrue($lock->acquire());
+        $cache = new Cache($this->store);
+        $cache->setTagged('tagged', 1, ['t']);
+        $before = $this->store->entries;
+        $pool = new Pool($this->store);
+        foreach (["lock\0a", "tag\0t", "a\0computing", "nul\0", "\0"] as $number => $key) {
+            self::assertFalse($cache->has($key));
+            self::assertTrue($cache->set($key, $number));
+            self::assertSame($number, $cache->get($key));
+            self::assertSame([$key => $number], $cache->getMultiple([$key]));
+            self::assertSame($number + 1, $cache->increment($key));
+            self::assertTrue($cache->compareAndSwap($key, $number + 1, 'new'));
+            self::assertSame('new', $pool->getItem($key)->get());
+            self::assertSame($key, $pool->getItem($key)->getKey());
+            self::assertTrue($cache->delete($key));
+            self::assertFalse($cache->has($key));
+            self::assertTrue($cache->add($key, $number));
+            self::assertTrue($pool->deleteItem($key));
+        }
+        self::assertSame($before, $this->store->entries);
+        self::assertTrue($lock->isHeld());
     }
 
     /** @dataProvider mistakes */

@@ -114,6 +114,19 @@ final class CacheTest extends TestCase
         }
     }
 
+    public function testAKeyWithANulIsNoLockOfAnybody(): void
+    {
+        $cache = new Repository(new PronghornStore(fn () => new Cache($this->storage), ''));
+        self::assertTrue($cache->lock('a', 10)->get());
+        foreach (["lock\0a", "a\0computing"] as $key) {
+            self::assertNull($cache->get($key));
+            self::assertTrue($cache->put($key, 1, 10));
+            self::assertSame([$key => 1], $cache->many([$key]));
+            self::assertTrue($cache->forget($key));
+        }
+        self::assertFalse($cache->lock('a', 10)->get());
+    }
+
     /** @dataProvider noKeys */
     public function testWhatIsNoKeyIsTheMistakeOfPsr16(string $key): void
     {

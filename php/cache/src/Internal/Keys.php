@@ -13,6 +13,15 @@ final class Keys
      */
     public const LONGEST = 65_000;
 
+    /**
+     * A key without its prefix, as a storage has it. Names with a NUL are those of locks, limits,
+     * tags and computations. A key with one, of a visitor perhaps, gets a name of its own.
+     */
+    public static function plain(string $key): string
+    {
+        return \str_contains($key, "\0") ? "nul\0" . \hash('sha256', $key) : $key;
+    }
+
     /** A name that is no key of somebody, and may have any length. */
     public static function shortened(string $name): string
     {

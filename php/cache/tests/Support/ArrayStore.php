@@ -13,7 +13,7 @@ final class ArrayStore implements Store
     /** Bytes that a key and its value, serialized, may have. */
     public int $longest = PHP_INT_MAX;
     /** @var array<string, array{mixed, ?float}> value and end */
-    private array $entries = [];
+    public array $entries = [];
 
     public function longest(): int
     {

@@ -139,7 +139,7 @@ final class PronghornStore extends TaggableStore implements LockProvider
             );
         }
 
-        return $name;
+        return $this->prefix . Keys::plain((string) $key);
     }
 
     /** Laravel takes any key, which PSR-16 does not. */
