@@ -334,6 +334,14 @@ impl Application {
         Some((linked.prefix, directory(folder)))
     }
 
+    /// The path that no configuration can hold, because it is not UTF-8.
+    pub(crate) fn path_without_text(&self) -> Option<&Path> {
+        let (Found::Worker(path)
+        | Found::Framework { script: path, .. }
+        | Found::Scripts { root: path, .. }) = &self.runs;
+        path.to_str().is_none().then_some(path)
+    }
+
     fn keys_of_runs(&self) -> Vec<Preset> {
         let command = |script: &Path| {
             Preset::list(
@@ -544,6 +552,19 @@ mod tests {
     use pronghorn_testkit::Directory;
 
     use super::*;
+
+    #[test]
+    fn a_path_that_is_not_utf_8_is_no_setting() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = |name: &[u8]| Path::new("/srv").join(std::ffi::OsStr::from_bytes(name));
+        let named = path(b"caf\xe9");
+        let found = Application::root(&named);
+        assert_eq!(found.path_without_text(), Some(&*named));
+        assert_eq!(
+            Application::root(&path(b"caf\xc3\xa9")).path_without_text(),
+            None
+        );
+    }
 
     #[test]
     fn applications_are_known_by_their_files() {

@@ -74,6 +74,14 @@ pub(super) fn look(
     let mut keys = Vec::new();
     let mut found = Found::default();
     if let Some(application) = application(input, options)? {
+        if let Some(path) = application.path_without_text() {
+            return Err(Failure::misused(format!(
+                "the path `{}` is not UTF-8, as settings are\nhint: rename it, or write a \
+                 configuration whose paths begin in the application's directory: `pronghorn init` \
+                 there does so",
+                path.display()
+            )));
+        }
         keys.extend(application.keys());
         // A file says itself how replies are sent.
         let middleware = Preset::list("http.middleware", ["compress"]);
