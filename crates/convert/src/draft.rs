@@ -7,6 +7,7 @@ use std::path::Path;
 use pronghorn_config::{Input, Severity, load};
 use pronghorn_http::files::is_php_source;
 use pronghorn_http::routes::PathPattern;
+use pronghorn_http::settings::HttpSettings;
 use pronghorn_server::Services;
 use pronghorn_server::settings::Settings;
 
@@ -1054,11 +1055,14 @@ impl Draft {
         self.rewrite(rule);
     }
 
-    /// Takes `unless_refused` away if no route refuses anything.
+    /// Takes `unless_refused` away if no route closes anything.
     fn simplify_rewrites(&mut self) {
         let http = self.http();
-        let refuses = |it: &Value| matches!(it, Value::Map(route) if route.get("refuse").is_some());
-        if matches!(http.get("routes"), Some(Value::List(all)) if all.iter().any(refuses)) {
+        let closes = |it: &Value| {
+            let keys = ["refuse", "basic_auth"];
+            matches!(it, Value::Map(route) if keys.iter().any(|key| route.get(key).is_some()))
+        };
+        if matches!(http.get("routes"), Some(Value::List(all)) if all.iter().any(closes)) {
             return;
         }
         if let Some(Value::List(rules)) = http.get_mut("rewrite") {
@@ -1067,6 +1071,28 @@ impl Draft {
                     rule.remove("unless_refused");
                 }
             }
+        }
+    }
+
+    /// nginx applies the rewrites of a server before it looks for a location. So they may lead out
+    /// of paths that a location closes: that is as it was there, and few know it.
+    fn tell_opened(&mut self) {
+        let Some(settings) = http_settings(&self.tree.to_yaml()) else {
+            return;
+        };
+        for opened in settings.opened_paths() {
+            let Some(Value::List(rules)) = self.http().get_mut("rewrite") else {
+                return;
+            };
+            if let Some(Value::Map(rule)) = rules.get_mut(opened.rule) {
+                rule.set("unless_refused", false);
+            }
+            self.limits.push(format!(
+                "`http.rewrite[{}]` leads `{}` to `{}` before `http.routes[{}]` can close it, as \
+                 the converted file did: nobody is refused there, or asked for a password; write \
+                 `unless_refused: true` in the rule to let the route answer",
+                opened.rule, opened.path, opened.target, opened.route
+            ));
         }
     }
 
@@ -1125,6 +1151,7 @@ impl Draft {
         self.order(&mut sites);
         self.pools_and_routes(sites, closes_rest);
         self.simplify_rewrites();
+        self.tell_opened();
         if self.http().get("address").is_none() && self.tree.map(&["http"]).get("ssl").is_none() {
             self.http().set("address", ":80");
         }
@@ -1625,6 +1652,15 @@ pub(super) fn is_found(expression: &str, path: &str) -> bool {
         Ok(pattern) => pattern.gets(path),
         Err(_) => without_looking_around(expression).is_none_or(|wider| is_found(&wider, path)),
     }
+}
+
+/// The section `http` of a configuration, if it can be read.
+pub(super) fn http_settings(yaml: &str) -> Option<HttpSettings> {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let resolved = loaded.resolve_with(Severity::Warning, |t| {
+        t.optional_section::<HttpSettings>("http", "")
+    });
+    resolved.into_settings().ok().flatten()
 }
 
 /// What the server would refuse of a configuration.

@@ -323,6 +323,51 @@ mod tests {
         assert!(yaml.contains("realm: \"My office\""), "{yaml}");
     }
 
+    /// nginx rewrites before it looks for a location.
+    #[test]
+    fn a_rewrite_of_a_server_that_leads_out_of_a_closed_location_is_told() {
+        for (closed, rewrites, opened) in [
+            (
+                ASK,
+                "rewrite ^/a/(.*)$ /free.txt;",
+                "leads `/a/a` to `/free.txt`",
+            ),
+            (
+                "deny all;",
+                "rewrite ^/a/(.*)$ /index.php;",
+                "to `/index.php`",
+            ),
+            (ASK, "rewrite ^/b/(.*)$ /free.txt;", ""),
+            (ASK, "rewrite ^/b/(.*)$ /a/$1;", ""),
+            (ASK, "rewrite ^/a/(.*)$ /b/$1 permanent;", ""),
+        ] {
+            let server = format!("{rewrites} location /a/ {{ {closed} }}");
+            let Converted { yaml, limits, .. } = made(&server);
+            let told = limits.join("\n");
+            assert_eq!(
+                told.contains("before `http.routes[0]` can close it"),
+                !opened.is_empty()
+            );
+            assert!(told.contains(opened), "{server}: {told}");
+            let is_said = yaml.contains("unless_refused: false");
+            assert_eq!(is_said, !opened.is_empty(), "{server}: {yaml}");
+        }
+    }
+
+    /// A route that asks for a password is closed as one that refuses.
+    #[test]
+    fn a_rewrite_of_the_rest_leaves_a_password_where_it_is() {
+        let text = format!(
+            "server {{ root /srv; index index.php; location /a/ {{ {ASK} }}\n\
+             location / {{ rewrite ^/(.+)\\.html$ /index.php; }}\n{PHP} }}"
+        );
+        let directory = Directory::with(&[("site.conf", &text)]);
+        let Converted { yaml, limits, .. } = convert(&[directory.join("site.conf")]).unwrap();
+        assert!(yaml.contains("basic_auth"), "{yaml}");
+        assert!(yaml.contains("unless_refused: true"), "{yaml}");
+        assert_eq!(limits, Vec::<String>::new());
+    }
+
     #[test]
     fn a_password_of_a_server_is_one_of_all_its_paths() {
         let paths = &[

@@ -2,13 +2,12 @@
 //! script runs that ran there, is told.
 
 use pronghorn_cgi::Answering;
-use pronghorn_config::{Input, Severity, load};
 
 use pronghorn_http::routes::{Asked, Conditions, HostPattern, Routes};
 use pronghorn_http::settings::{HttpSettings, RewriteRule, RouteSettings, TargetPiece};
 use pronghorn_wire::Fields;
 
-use super::draft::Site;
+use super::draft::{Site, http_settings};
 
 /// Pages that any site may have.
 const PAGES: [&str; 4] = ["/", "/index.php", "/a-1/b", "/a-1.css"];
@@ -80,11 +79,7 @@ struct Made {
 
 impl Made {
     fn of(yaml: &str) -> Option<Self> {
-        let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
-        let resolved = loaded.resolve_with(Severity::Warning, |t| {
-            t.optional_section::<HttpSettings>("http", "")
-        });
-        let mut settings = resolved.into_settings().ok().flatten()?;
+        let mut settings = http_settings(yaml)?;
         // They are asked for what the clients get that may come.
         let is_of_some = |it: &RouteSettings| {
             let Conditions {
