@@ -69,5 +69,5 @@ pub use setting::{
     Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Seconds, Setting, Shape, Shown, Size,
     SpacedCommand, Subnet, Wrong, show_duration,
 };
-pub use suggest::nearest;
+pub use suggest::{meant, nearest};
 pub use table::{Section, Table};

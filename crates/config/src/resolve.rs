@@ -9,7 +9,7 @@ use crate::load::Loaded;
 use crate::node::{Map, Node, Value};
 use crate::place::{Origin, Place};
 use crate::setting::{Shape, Shown, Wrong, shorten};
-use crate::suggest::{aliases, is_same, nearest};
+use crate::suggest::{aliases, is_same, meant};
 use crate::table::Table;
 
 /// Settings with everything that is to be said about them.
@@ -328,20 +328,15 @@ impl Unknown {
 
     /// The nearest name beside it, else the section that it belongs in, else all names there.
     fn hint(&self, known: &[Record]) -> String {
-        let aliases = aliases(&self.name);
-        let here = |name: &&&str| {
-            let first = name.split('.').next().unwrap_or_default();
-            self.siblings.iter().any(|sibling| sibling == first)
-        };
-        let siblings = || self.siblings.iter().map(String::as_str);
-        let meant = aliases.iter().find(here).copied();
-        if let Some(near) = meant.or_else(|| nearest(&self.name, siblings())) {
+        let siblings: Vec<_> = self.siblings.iter().map(String::as_str).collect();
+        if let Some(near) = meant(&self.name, &siblings) {
             // Of an override there is no section to be seen.
             let is_bare = self.section.is_empty() || !self.place.is_override();
             let section = if is_bare { "" } else { &self.section };
             let point = if is_bare { "" } else { "." };
             return format!("did you mean `{section}{point}{near}`?");
         }
+        let aliases = aliases(&self.name);
         let elsewhere = known.iter().map(Record::path).filter_map(|path| {
             let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
             let last = |alias: &&str| alias.rsplit('.').next() == Some(name);

@@ -19,8 +19,8 @@ pub fn nearest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     (mistakes <= (text.len() / 3).max(1) && mistakes < text.len()).then_some(nearest)
 }
 
-/// What a key is called here that has one of these names in php-fpm, nginx, Apache or other
-/// application servers.
+/// What a key is called here that has one of these names in php-fpm, nginx, Apache, supervisord or
+/// other application servers.
 const ALIASES: &[(&[&str], &[&str])] = &[
     (
         &[
@@ -33,10 +33,11 @@ const ALIASES: &[(&[&str], &[&str])] = &[
             "max_children",
             "pm.max_children",
             "instances",
+            "numprocs",
             "concurrency",
             "threads",
         ],
-        &["num_workers"],
+        &["num_workers", "process_num"],
     ),
     (
         &[
@@ -66,7 +67,7 @@ const ALIASES: &[(&[&str], &[&str])] = &[
             "max_memory",
             "max_memory_per_child",
         ],
-        &["supervisor.max_worker_memory"],
+        &["supervisor.max_worker_memory", "max_memory"],
     ),
     (
         &["lifetime", "max_lifetime", "max_age"],
@@ -87,9 +88,13 @@ const ALIASES: &[(&[&str], &[&str])] = &[
         &["document_root", "docroot", "webroot", "public", "folder"],
         &["root", "dir"],
     ),
-    (&["port", "host", "bind"], &["address", "listen"]),
-    (&["listen"], &["address"]),
-    (&["address"], &["listen"]),
+    (
+        &["port", "host", "bind"],
+        &["address", "listen", "addr", "proxy_address"],
+    ),
+    (&["listen"], &["address", "addr", "proxy_address"]),
+    (&["address"], &["listen", "addr", "proxy_address"]),
+    (&["addr"], &["address", "listen", "proxy_address"]),
     (
         &["php_value", "php_admin_value", "php_ini", "settings"],
         &["ini"],
@@ -119,7 +124,30 @@ const ALIASES: &[(&[&str], &[&str])] = &[
     (&["log_level"], &["logs.level", "level"]),
     (&["health", "healthcheck"], &["status"]),
     (&["trusted_proxies", "proxies"], &["trusted_subnets"]),
+    (&["program", "programs", "daemons"], &["service"]),
+    (&["autorestart", "restart_policy"], &["restart"]),
+    (&["startsecs"], &["start_time"]),
+    (&["startretries", "max_restarts"], &["max_failures"]),
+    (&["stopwaitsecs", "stop_grace_period"], &["stop_timeout"]),
+    (&["stopasgroup", "killasgroup"], &["stop_group"]),
+    (&["priority"], &["order"]),
+    (&["stdout_logfile"], &["output.file"]),
+    (&["stderr_logfile"], &["output.stderr_file"]),
+    (&["stdout_logfile_maxbytes"], &["output.max_size"]),
+    (&["stdout_logfile_backups"], &["output.backups"]),
+    (&["cwd", "working_dir", "working_directory"], &["directory"]),
 ];
+
+/// The name that was meant by a name that is none of `candidates`: what it is called here, or the
+/// nearest one.
+pub fn meant<'c>(name: &str, candidates: &[&'c str]) -> Option<&'c str> {
+    let is_here = |alias: &&str| {
+        let first = alias.split('.').next().unwrap_or_default();
+        candidates.contains(&first)
+    };
+    let alias = aliases(name).iter().copied().find(is_here);
+    alias.or_else(|| nearest(name, candidates.iter().copied()))
+}
 
 /// What a name of the trade is called here, with the section below which it stands.
 pub(crate) fn aliases(name: &str) -> &'static [&'static str] {
@@ -176,6 +204,7 @@ mod tests {
             ("memory-limit", "supervisor.max_worker_memory"),
             ("timeout", "supervisor.exec_ttl"),
             ("document_root", "root"),
+            ("startSecs", "start_time"),
         ] {
             assert_eq!(aliases(typed).first(), Some(&meant), "{typed}");
         }
@@ -186,6 +215,22 @@ mod tests {
         let all = words.len();
         words.dedup();
         assert_eq!(words.len(), all, "a word stands twice");
+    }
+
+    #[test]
+    fn a_name_of_the_trade_counts_where_its_key_is() {
+        assert_eq!(meant("host", &["addr", "banner"]), Some("addr"));
+        assert_eq!(meant("host", &["listen", "proto"]), Some("listen"));
+        assert_eq!(
+            meant("stdout_logfile", &["command", "output"]),
+            Some("output.file")
+        );
+        assert_eq!(
+            meant("autorestart", &["autostart", "restart"]),
+            Some("restart")
+        );
+        assert_eq!(meant("bannr", &["addr", "banner"]), Some("banner"));
+        assert_eq!(meant("host", &["banner"]), None);
     }
 
     #[test]

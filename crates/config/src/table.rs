@@ -41,6 +41,8 @@ pub struct Table<'a> {
     live: bool,
     /// An unknown key of this section is an error, whatever it is elsewhere.
     strict: bool,
+    /// A text or a list stands in the place of this section, which was told: what it lacks is not.
+    misplaced: bool,
 }
 
 impl<'a> Table<'a> {
@@ -55,6 +57,7 @@ impl<'a> Table<'a> {
             ours: false,
             live: false,
             strict: false,
+            misplaced: false,
         }
     }
 
@@ -115,7 +118,12 @@ impl<'a> Table<'a> {
         let place = entry
             .map_or(&self.place, |entry| &entry.origin.place)
             .clone();
-        self.below((map, place), path, sentence, read)
+        let misplaced = self.misplaced;
+        let value = entry.map(|entry| &entry.node.value);
+        self.misplaced |= matches!(value, Some(Value::Text(_) | Value::List(_)));
+        let read = self.below((map, place), path, sentence, read);
+        self.misplaced = misplaced;
+        read
     }
 
     /// A map whose keys are names that people choose, each with a section of the same kind. `each`
@@ -293,6 +301,7 @@ impl<'a> Table<'a> {
             ours: self.ours,
             live: self.live,
             strict: self.strict,
+            misplaced: self.misplaced,
             run: &mut *self.run,
             map,
             place,
@@ -488,6 +497,9 @@ impl<'a> Table<'a> {
     }
 
     fn say(&mut self, severity: Severity, names: &[&str], message: &str, hint: &str) {
+        if self.misplaced {
+            return;
+        }
         let (mut map, mut place, mut path) = (self.map, &self.place, self.path.clone());
         for name in names.iter().filter(|name| !name.is_empty()) {
             path = join(&path, name);

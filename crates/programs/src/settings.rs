@@ -104,6 +104,15 @@ impl Choice for Restart {
         ("on-failure", Self::OnFailure),
         ("always", Self::Always),
     ];
+
+    /// Values of supervisord's `autorestart`, and of containers.
+    const ELSEWHERE: &'static [(&'static str, Self)] = &[
+        ("unexpected", Self::OnFailure),
+        ("true", Self::Always),
+        ("unless-stopped", Self::Always),
+        ("false", Self::No),
+        ("never", Self::No),
+    ];
 }
 
 impl Choice for Replace {

@@ -268,6 +268,7 @@ impl ServerSettings {
             .ours()
             .live()
             .optional();
+        warn_of_escapes(t, "banner", &banner);
         let by_default = if banner.is_empty() {
             OnConnect::Worker
         } else {
@@ -441,10 +442,7 @@ fn read_framing(t: &mut Table<'_>) -> Framing {
         .default(DELIMITER.to_owned())
     });
     let delimiter = delimiter.unwrap_or_else(|| DELIMITER.to_owned());
-    if delimiter.contains('\\') {
-        let hint = "YAML knows `\\r\\n` in double quotes alone: `delimiter: \"\\r\\n\"`";
-        t.warn("delimiter", "has a backslash in it", hint);
-    }
+    warn_of_escapes(t, "delimiter", &delimiter);
     let message = "is of `framing: length`";
     let is_length = choice == FramingChoice::Length;
     let length = t.keys_where(is_length, message, "remove it", |t| {
@@ -461,6 +459,16 @@ fn read_framing(t: &mut Table<'_>) -> Framing {
         FramingChoice::Length => Framing::Length(length.unwrap_or_default()),
         FramingChoice::None => Framing::None,
     }
+}
+
+/// Escapes of YAML that were read as they stand.
+fn warn_of_escapes(t: &mut Table<'_>, key: &str, text: &str) {
+    let escapes = ["\\r", "\\n", "\\t", "\\0", "\\x"];
+    if !escapes.iter().any(|escape| text.contains(escape)) {
+        return;
+    }
+    let hint = format!("YAML knows `\\r\\n` in double quotes alone: `{key}: \"{text}\"`");
+    t.warn(key, "has a backslash in it", &hint);
 }
 
 impl Default for LengthField {
@@ -588,6 +596,10 @@ mod tests {
             ("length: {bytes: 2}", "is of `framing: length`"),
             ("read_buf_size: 2", "it is a key of `tcp`"),
             ("delimiter: '\\r\\n'", "has a backslash"),
+            (
+                "banner: '220 hello\\r\\n'",
+                "in double quotes alone: `banner: \"220 hello\\r\\n\"`",
+            ),
             ("ssl: {}", "has no certificate"),
             ("ssl: {cert: a.pem}", "has no key"),
             ("proxy_protocol: {}", "nobody may connect"),

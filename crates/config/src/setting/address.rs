@@ -57,7 +57,12 @@ fn parse_address(text: &str) -> Result<Address, String> {
             "a unix socket can't be used here: write an address, `127.0.0.1:8080`".to_owned(),
         );
     }
-    if let Some((_, rest)) = text.split_once("://") {
+    if let Some((scheme, rest)) = text.split_once("://") {
+        if scheme.eq_ignore_ascii_case("udp") {
+            return Err(format!(
+                "this is an address for TCP, and UDP is not supported: `{rest}`"
+            ));
+        }
         return Err(format!(
             "write it without a scheme: `{}`",
             rest.trim_end_matches('/')
@@ -377,6 +382,7 @@ mod tests {
             ("unix:///run/a.sock", "can't be used here"),
             ("tcp://localhost", "the port is missing: `localhost:8080`"),
             ("tcp://tcp://a:1", "without a scheme"),
+            ("udp://127.0.0.1:9", "UDP is not supported: `127.0.0.1:9`"),
         ] {
             let said = read::<Address>(&format!("\"{text}\"")).expect_err(text);
             assert!(said.contains(hint), "{text}: {said}");

@@ -9,6 +9,9 @@ pub trait Choice: Copy + PartialEq + 'static {
     /// Every spelling; the first of a value is the one that is shown.
     const CHOICES: &'static [(&'static str, Self)];
 
+    /// Words for a value in other programs. They are refused, and the hint names the value's own.
+    const ELSEWHERE: &'static [(&'static str, Self)] = &[];
+
     /// The value with this spelling, to the letter.
     fn spelled(text: &str) -> Option<Self> {
         let mut choices = Self::CHOICES.iter();
@@ -57,7 +60,11 @@ impl<T: Choice> Setting for T {
             .iter()
             .find(|(spelling, _)| spelling.eq_ignore_ascii_case(text));
         found.map(|(_, value)| *value).ok_or_else(|| {
-            match nearest(text, T::CHOICES.iter().map(|(spelling, _)| *spelling)) {
+            let mut elsewhere = T::ELSEWHERE.iter();
+            let meant = elsewhere.find(|(word, _)| word.eq_ignore_ascii_case(text));
+            let meant = meant.map(|(_, value)| value.spelling());
+            let spellings = T::CHOICES.iter().map(|(spelling, _)| *spelling);
+            match meant.or_else(|| nearest(text, spellings)) {
                 Some(near) => Wrong::hinted(node, format!("did you mean `{near}`?")),
                 None => Wrong::value(node),
             }
