@@ -371,7 +371,10 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
                 return self.take_zero(path, node);
             }
             Ok(value) => match self.end_near(&value) {
-                None => return Taken::Value(value, node.origin.clone()),
+                None => {
+                    self.tell_doubt(path, node);
+                    return Taken::Value(value, node.origin.clone());
+                }
                 end => (Wrong::value(node), end),
             },
             Err(wrong) => (wrong, None),
@@ -379,6 +382,18 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let example = self.example(default, end);
         self.tell(path, wrong, &example);
         Taken::Wrong
+    }
+
+    /// A value that can be used, and is probably a mistake.
+    fn tell_doubt(&mut self, path: &str, node: &Node) {
+        if self.by_fallback || self.secret {
+            return;
+        }
+        if let Some((message, hint)) = node.text().and_then(T::doubt) {
+            let message = format!("`{path}` {message}");
+            let diagnostics = &mut self.table.run().diagnostics;
+            diagnostics.warn(&node.origin.place, message, &hint);
+        }
     }
 
     /// Whether what is written can't stand in this section.

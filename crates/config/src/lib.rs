@@ -67,7 +67,7 @@ pub use schema::schema;
 pub use secret::request::RequestMask;
 pub use setting::{
     Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Seconds, Setting, Shape, Shown, Size,
-    SpacedCommand, Subnet, Wrong, show_duration,
+    SpacedCommand, Subnet, Wrong, shell_syntax, show_duration,
 };
 pub use suggest::{meant, nearest};
 pub use table::{Section, Table};

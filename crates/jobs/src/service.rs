@@ -8,7 +8,7 @@ use pronghorn_brokers::Brokers;
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::rpc::Forward;
 use pronghorn_plugin_api::{
-    BoxFuture, ConfiguredPool, Context, Finding, Handover, Machine, Reload, Running, Service,
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, Lack, Machine, Reload, Running, Service,
     StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
@@ -117,11 +117,11 @@ impl Service for JobsService {
             let What::Command { command, .. } = &schedule.what else {
                 return None;
             };
-            let (lacks, hint) = machine.lacks(command, machine.user())?;
+            let Lack { message, hint, .. } = machine.lacks(command, machine.user())?;
             let key = format!("{JOBS}.schedules.{name}.command");
             Some(Finding::doubtful(
                 key,
-                format!("{lacks}: its runs will fail"),
+                format!("{message}: its runs will fail"),
                 hint,
             ))
         };

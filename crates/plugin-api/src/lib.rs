@@ -36,7 +36,7 @@ pub use processes::{ProcessReport, Processes, Restartable};
 pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{
-    ConfiguredPool, Context, Finding, Handover, Machine, Reload, Running, Service, StartError,
-    Stopped, WorkerContext,
+    ConfiguredPool, Context, Finding, Handover, Lack, Machine, Reload, Running, Service,
+    StartError, Stopped, WorkerContext,
 };
 pub use sockets::{SYSTEMDS, Sockets};

@@ -17,7 +17,7 @@ use pronghorn_process::{Credentials, find_runnable, search_path};
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
-use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUsers};
+use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUsers, lacks_script, words};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -193,17 +193,44 @@ impl Machine<'_> {
         Some(user)
     }
 
-    /// Why a command would not be started as this user, with what to do.
+    /// The reason for which a command would not do its work as this user: of its program, or of
+    /// the PHP script that it names.
     #[must_use]
-    pub fn lacks(&self, command: &Command, user: Option<&Credentials>) -> Option<(String, String)> {
-        let program = command.program();
-        let why = find_runnable(program, self.path(), self.directory, user).err()?;
-        if self.users.is_none() && why.is_about_user() {
-            return None;
+    pub fn lacks(&self, command: &Command, user: Option<&Credentials>) -> Option<Lack> {
+        let lack = |(message, hint), starts| Lack {
+            message,
+            hint,
+            starts,
+        };
+        if let Some(needs) = command.needs_shell() {
+            return Some(lack(needs, false));
         }
-        let message = format!("runs `{program}`, which {why}");
-        Some((message, why.hint(self.directory)))
+        let program = command.program();
+        match find_runnable(program, self.path(), self.directory, user) {
+            Err(why) if self.users.is_none() && why.is_about_user() => None,
+            Err(why) => {
+                let message = format!("runs `{program}`, which {why}");
+                Some(lack((message, why.hint(self.directory)), false))
+            }
+            Ok(_) => {
+                let user = user.filter(|_| self.users.is_some());
+                let argv = words(command);
+                let lacks = lacks_script(&argv, self.environment, self.directory, user)?;
+                Some(lack(lacks, true))
+            }
+        }
     }
+}
+
+/// Why a command does not do its work on a machine.
+#[derive(Clone, Debug)]
+pub struct Lack {
+    /// Goes on after the key's path.
+    pub message: String,
+    /// A step that mends it.
+    pub hint: String,
+    /// It is started all the same, and fails.
+    pub starts: bool,
 }
 
 impl Finding {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, Finding, Machine, NotReady, Reload, Running, Service, StartError, Stopped,
+    BoxFuture, Context, Finding, Lack, Machine, NotReady, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_process::Credentials;
 use pronghorn_workers::Pools;
@@ -183,10 +184,15 @@ fn look_at_commands(
     ];
     for (of, command) in commands {
         if let Some(command) = command
-            && let Some((message, hint)) = of_program.lacks(command, user)
+            && let Some(lack) = of_program.lacks(command, user)
         {
+            let Lack {
+                message,
+                hint,
+                starts,
+            } = lack;
             findings.push(Finding {
-                severity,
+                severity: if starts { Severity::Warning } else { severity },
                 key: format!("{LOG}.{name}.{of}"),
                 message,
                 hint,

@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use pronghorn_config::{Command, Map, Node, Table, Value};
-use pronghorn_plugin_api::{BoxFuture, Context, Finding, Machine, Running, Service, StartError};
+use pronghorn_config::{Command, Map, Node, Table, Value, meant, shell_syntax};
+use pronghorn_plugin_api::{
+    BoxFuture, Context, Finding, Lack, Machine, Running, Service, StartError,
+};
 use pronghorn_process::{Credentials, NotRunnable, find_runnable, search_path};
 use pronghorn_workers::{Pools, ServerSettings};
 
@@ -16,6 +18,20 @@ use crate::settings::{ProgramSettings, Replace};
 
 /// The section, and the name of its only program.
 const TEMPORAL: &str = "temporal";
+/// Below it, what runs activities.
+const ACTIVITIES: &str = "activities";
+/// The command of its workers.
+const OWN_COMMAND: &str = "temporal.activities.command";
+/// RoadRunner's keys, for suggestions. Others are passed on as well: a newer one may have more.
+const KEYS: [&str; 7] = [
+    "address",
+    "namespace",
+    "cache_size",
+    "activities",
+    "metrics",
+    "tls",
+    "disable_activity_workers",
+];
 /// RoadRunner's program, which its installer puts into the application's directory.
 const BINARY: &str = "rr";
 /// How to get it.
@@ -65,13 +81,16 @@ impl TemporalService {
         )
     }
 
+    fn command_key(&self) -> Option<&Node> {
+        match &self.section.get(ACTIVITIES)?.value {
+            Value::Map(activities) => activities.get("command"),
+            Value::Null | Value::Text(_) | Value::List(_) => None,
+        }
+    }
+
     /// The command of its workers in its own section. RoadRunner cuts a text at spaces.
     fn own_command(&self) -> Option<Vec<String>> {
-        let activities = self.section.get("activities")?;
-        let Value::Map(activities) = &activities.value else {
-            return None;
-        };
-        let command = activities.get("command")?;
+        let command = self.command_key()?;
         let words: Vec<&str> = match &command.value {
             Value::Text(text) => text.text.split_whitespace().collect(),
             Value::List(items) => items.iter().filter_map(Node::text).collect(),
@@ -165,6 +184,20 @@ impl Service for TemporalService {
                 "for example `activities: {command: php temporal.php}` in `temporal`",
             );
         }
+        let names = self.section.entries.iter().map(|entry| &*entry.name);
+        for name in names.filter(|name| !KEYS.contains(name)) {
+            if let Some(meant) = meant(name, &KEYS) {
+                let message = "is passed on to RoadRunner, which has no such key";
+                let hint = format!("did you mean `{meant}`?");
+                t.warn_below(&[TEMPORAL, name], message, &hint);
+            }
+        }
+        if let Some(command) = self.command_key().and_then(Node::text)
+            && let Some((message, _)) = shell_syntax(command)
+        {
+            let hint = "put it into a file: `sh FILE`. RoadRunner takes quotes as letters";
+            t.warn_below(&[TEMPORAL, ACTIVITIES, "command"], &message, hint);
+        }
     }
 
     fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
@@ -181,15 +214,26 @@ impl Service for TemporalService {
             machine.user(),
             machine.users.is_some(),
         );
-        let Some((missing, hint)) = missing else {
-            return Vec::new();
-        };
-        let key = match self.binary {
-            Some(_) => "temporal.binary",
-            None => TEMPORAL,
-        };
-        let message = format!("is served by RoadRunner's program, and `{binary}` {missing}");
-        vec![Finding::missing(key, message, hint)]
+        let missing = missing.map(|(missing, hint)| {
+            let (key, message) = match self.binary {
+                Some(_) => (
+                    "temporal.binary",
+                    format!("names `{binary}`, which {missing}"),
+                ),
+                None => (
+                    TEMPORAL,
+                    format!("is served by RoadRunner's program, and `{binary}` {missing}"),
+                ),
+            };
+            Finding::missing(key, message, hint)
+        });
+        let workers = self.own_command().and_then(Command::new);
+        let lack = workers.and_then(|command| machine.lacks(&command, machine.user()));
+        let lack = lack.map(|Lack { message, hint, .. }| {
+            let message = format!("{message}: its workers do not start");
+            Finding::doubtful(OWN_COMMAND, message, hint)
+        });
+        missing.into_iter().chain(lack).collect()
     }
 
     fn start(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pronghorn_config::{Listen, Severity, nearest};
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::{ConfiguredPool, Finding, Machine};
+use pronghorn_plugin_api::{ConfiguredPool, Finding, Lack, Machine};
 use pronghorn_pool::Incidents;
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::memory::of_control_group;
@@ -125,7 +125,7 @@ fn look_at_on_init(
         environment: &environment,
         ..machine
     };
-    let (message, hint) = machine.lacks(command, user.as_ref())?;
+    let Lack { message, hint, .. } = machine.lacks(command, user.as_ref())?;
     let key = "server.on_init.command";
     if on_init.exit_on_error {
         return Some(Finding::missing(key, message, hint));

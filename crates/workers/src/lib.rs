@@ -34,6 +34,6 @@ pub use pools::{
 pub use processes::{server_families, worker_families};
 pub use pronghorn_launch::{PhpError, SHORTER};
 pub use settings::{OnInit, RelayAddress, ServerSettings};
-pub use start::Start;
+pub use start::{Start, lacks_script, words};
 pub use user::{UserError, WorkerUser, WorkerUsers};
 pub use watching::{Watch, Watching};

@@ -238,6 +238,9 @@ impl Start<'_> {
     pub fn lacks(&self, knows_users: bool) -> Option<(String, String)> {
         let (_, argv) = self.command();
         let program = argv.first()?;
+        if let Some(needs) = self.written_command().and_then(Command::needs_shell) {
+            return Some(needs);
+        }
         let why = self.judge_program();
         if let Some(why) = why.filter(|why| knows_users || !why.is_about_user()) {
             let message = format!("runs `{}`, which {why}", program.display());
@@ -248,26 +251,8 @@ impl Start<'_> {
             };
             return Some((message, hint));
         }
-        let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
-        let what = match open_linked(&script) {
-            Ok(_) => {
-                let (name, user) = self.user()?;
-                let error = user.may_read(&script).err()?;
-                let message = format!(
-                    "runs `{}`, which {name} can't read: {error}",
-                    script.display()
-                );
-                return Some((message, how_to_let_read(&script)));
-            }
-            Err(_) if script.is_dir() => "is a folder".to_owned(),
-            Err(error) => format!("can't be read: {error}"),
-        };
-        let message = format!("runs `{}`, which {what}", script.display());
-        let hint = format!(
-            "the script's path is taken from {}",
-            self.resources.folder.display()
-        );
-        Some((message, hint))
+        let user = self.user().map(|(_, user)| user);
+        lacks_script(&argv, &self.environment(), self.directory(), user)
     }
 
     /// A script that stands for the pages of the pool's site and that its workers may not read,
@@ -336,10 +321,18 @@ impl Start<'_> {
     }
 
     /// What to run, as people know it and as the system does; nothing for what is not PHP.
+    /// The command of a worker script.
+    fn written_command(&self) -> Option<&Command> {
+        match &self.spec.settings.runner {
+            Runner::Worker(worker) => worker.command.as_ref().or(self.server.command.as_ref()),
+            Runner::Classic(_) | Runner::FastCgi(_) | Runner::Cgi(_) => None,
+        }
+    }
+
     fn command(&self) -> (String, Vec<OsString>) {
         let of_server = self.server.command.as_ref();
         match &self.spec.settings.runner {
-            Runner::Worker(worker) => match worker.command.as_ref().or(of_server) {
+            Runner::Worker(_) => match self.written_command() {
                 Some(command) => (command.to_string(), words(command)),
                 None => Default::default(),
             },
@@ -561,7 +554,38 @@ fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<O
     variables.push((name.into(), value.into()));
 }
 
-fn words(command: &Command) -> Vec<OsString> {
+/// The reason for which a command's PHP script can't be run as this user, with what to do: in this
+/// environment and directory. None for a command that names no script.
+#[must_use]
+pub fn lacks_script(
+    argv: &[OsString],
+    environment: &[(OsString, OsString)],
+    directory: &Path,
+    user: Option<&Credentials>,
+) -> Option<(String, String)> {
+    let script = script_of(argv, environment, directory)?;
+    let what = match open_linked(&script) {
+        Ok(_) => {
+            let user = user?;
+            let error = user.may_read(&script).err()?;
+            let message = format!(
+                "runs `{}`, which {} can't read: {error}",
+                script.display(),
+                user.name()
+            );
+            return Some((message, how_to_let_read(&script)));
+        }
+        Err(_) if script.is_dir() => "is a folder".to_owned(),
+        Err(error) => format!("can't be read: {error}"),
+    };
+    let message = format!("runs `{}`, which {what}", script.display());
+    let hint = format!("the script's path is taken from {}", directory.display());
+    Some((message, hint))
+}
+
+/// A command as arguments.
+#[must_use]
+pub fn words(command: &Command) -> Vec<OsString> {
     let arguments = command.arguments().iter().map(OsString::from);
     let program = std::iter::once(OsString::from(command.program()));
     program.chain(arguments).collect()

@@ -707,7 +707,10 @@ fn check_names_each_reason_that_prevents_a_start() {
            later: {command: bin/plain, autostart: false}\n  \
            out: {command: sleep 1, output: {file: /dev/stdout}}\n  \
            log: {command: sleep 1, output: {file: no/a.log, stderr_file: bin}}\n  \
-           null: {command: sleep 1, output: {file: /dev/null}}\n",
+           null: {command: sleep 1, output: {file: /dev/null}}\n  \
+           moved: {command: cd bin && ./plain}\n  with: {command: A=1 sleep 1}\n  \
+           piped: {command: sleep 1 | cat}\n  script: {command: php no.php}\n  \
+           code: {command: php -r 'sleep(1);'}\n",
     )
     .file("bin/plain", "x")
     .file("bin/windows", "#!/bin/sh\r\n");
@@ -737,6 +740,24 @@ fn check_names_each_reason_that_prevents_a_start() {
         "{said}"
     );
     assert!(!said.contains("`service.null.output"), "{said}");
+    for part in [
+        "`service.moved.command` begins with `cd`, which is no program: no shell runs \
+         the command\nhint: write `sh -c 'cd bin && ./plain'`",
+        "`service.with.command` begins with `A=`",
+        "hint: write `sleep 1`, and `A` below `env` of the section",
+        "`service.piped.command` has `|`, which is an argument",
+        "`service.script.command` runs `",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    let script = said
+        .lines()
+        .find(|line| line.contains("no.php`, which can't be read"));
+    assert!(
+        script.is_some_and(|line| line.starts_with("warning: ")),
+        "{said}"
+    );
+    assert!(!said.contains("`service.code.command`"), "{said}");
     let site = site.config(&configuration(
         "  out: {command: sleep 1, output: {file: /dev/stdout}}\n",
     ));

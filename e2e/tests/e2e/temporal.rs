@@ -150,17 +150,27 @@ fn without_the_program_check_and_start_say_where_to_get_it() {
     for (section, said) in [
         (
             "temporal: {binary: ./nowhere/rr}\n",
-            "`temporal.binary` is served by RoadRunner's program, and `./nowhere/rr` was not found",
+            "`temporal.binary` names `./nowhere/rr`, which was not found",
         ),
         (
             "temporal: {address: 'h:1', binary: no-such-rr}\n",
-            "`no-such-rr` was not found",
+            "`temporal.binary` names `no-such-rr`, which was not found",
         ),
     ] {
         let site = Site::new().config(&configuration(section));
         Server::run(&site, &["check"]).assert_said_with(2, &[said, hint, "get-binary"]);
         Server::run(&site, &["serve"]).assert_refused(&["was not found", hint]);
     }
+    let section = "temporal: {addr: 'h:1', activities: {command: php no.php > x}}\n";
+    let site = Site::new().config(&configuration(section));
+    Server::run(&site, &["check"]).assert_said_with(
+        2,
+        &[
+            "`temporal.addr` is passed on to RoadRunner, which has no such key\nhint: did you mean `address`?",
+            "`temporal.activities.command` has `>`, which is an argument",
+            "/no.php`, which can't be read: No such file or directory (os error 2): its workers do not start",
+        ],
+    );
     let site = Site::new().config(&configuration("temporal: {}\n"));
     std::os::unix::fs::symlink(pronghorn_testkit::binary(), site.path("rr")).expect("a link");
     for command in ["check", "serve"] {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Setting, Shape, Shown, Wrong};
+use super::{Setting, Shape, Shown, Wrong, shell};
 use crate::node::{Node, Value};
 use crate::secret::masked_words;
 
@@ -36,6 +36,32 @@ impl Command {
     /// What follows the program.
     pub fn arguments(&self) -> &[String] {
         &self.arguments
+    }
+
+    /// Why its first word is no program, and a step that mends it, where a shell would understand
+    /// the word. Values of variables are not shown.
+    pub fn needs_shell(&self) -> Option<(String, String)> {
+        let words = || std::iter::once(&self.program).chain(&self.arguments);
+        let variables = words().map_while(|word| shell::variable(word));
+        let variables: Vec<_> = variables.collect();
+        let (first, hint) = if let Some(first) = variables.first() {
+            let rest = Self::new(words().skip(variables.len()).cloned());
+            let rest = rest.map_or_else(|| "the program".to_owned(), |rest| format!("`{rest}`"));
+            let hint = format!(
+                "write {rest}, and `{}` below `env` of the section, or of `server` if the section \
+                 has none",
+                variables.join("` and `")
+            );
+            (format!("{first}="), hint)
+        } else if shell::is_builtin(&self.program) {
+            let hint = shell::by_shell(&self.to_string());
+            (self.program.clone(), hint)
+        } else {
+            return None;
+        };
+        let message =
+            format!("begins with `{first}`, which is no program: no shell runs the command");
+        Some((message, hint))
     }
 }
 
@@ -71,6 +97,10 @@ impl Setting for Command {
     fn show(&self) -> Shown {
         let argv = std::iter::once(&self.program).chain(&self.arguments);
         Shown::List(argv.cloned().collect())
+    }
+
+    fn doubt(text: &str) -> Option<(String, String)> {
+        shell_syntax(text)
     }
 
     fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
@@ -148,6 +178,10 @@ impl Setting for SpacedCommand {
         self.0.show()
     }
 
+    fn doubt(text: &str) -> Option<(String, String)> {
+        shell_syntax(text)
+    }
+
     fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
         Command::roadrunner(text).filter(|_| text.contains(['"', '\'']) || !text.contains(','))
     }
@@ -179,32 +213,17 @@ fn split(text: &str, from_override: bool) -> Result<Vec<String>, &'static str> {
     }
 }
 
-/// As a shell splits, but without its other meanings: a backslash is special in double quotes only,
-/// before `"` and `\`.
 fn split_quoted(text: &str) -> Result<Vec<String>, &'static str> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (Some('"'), '\\') if chars.peek().is_some_and(|next| matches!(next, '"' | '\\')) => {
-                word.get_or_insert_default().extend(chars.next());
-            }
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    match quote {
-        None => Ok(words),
-        Some(_) => Err("a quote is not closed; a list of the parts needs no quotes"),
-    }
+    let words = shell::split(text)?.into_iter();
+    Ok(words.map(|word| word.text).collect())
+}
+
+/// Syntax of a shell in a command's text, which the server takes for arguments: words that go on
+/// after the key, and a step that mends it. Quoted words are believed, and passwords are not shown.
+pub fn shell_syntax(text: &str) -> Option<(String, String)> {
+    let words = shell::split(text).ok()?;
+    let shown = masked_words(words.iter().map(|word| &*word.text));
+    shell::syntax(&words, &shown)
 }
 
 #[cfg(test)]
@@ -305,5 +324,65 @@ mod tests {
             read::<Command>("[a, b c, \"\"]").map(|c| c.to_string()),
             Ok("a \"b c\" \"\"".into())
         );
+    }
+
+    #[test]
+    fn syntax_of_shells_is_found_outside_of_quotes() {
+        for (text, word) in [
+            ("php a.php | tee x", "|"),
+            ("php a.php && php b.php", "&&"),
+            ("php a.php ; php b.php", ";"),
+            ("php a.php; php b.php", "a.php;"),
+            ("php a.php >/dev/null 2>&1", ">/dev/null"),
+            ("php a.php 2>&1", "2>&1"),
+            ("php a.php &>x", "&>x"),
+            ("php a.php < in", "<"),
+            ("php a.php $(date)", "$(date)"),
+            ("php a.php `date`", "`date`"),
+            ("php a.php &", "&"),
+            ("sh -c a && b", "&&"),
+        ] {
+            let (message, _) = shell_syntax(text).expect(text);
+            assert!(
+                message.starts_with(&format!("has `{word}`,")),
+                "{text}: {message}"
+            );
+        }
+        for text in [
+            "php a.php",
+            "sh -c 'a | b > c; d &'",
+            "grep '|' a",
+            "find . -name x -exec rm {} ;",
+            "php a.php --where=a>b --or=a|b a&b 10>",
+            "cd /tmp && php a.php",
+            "",
+        ] {
+            assert_eq!(shell_syntax(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_hint_is_what_to_type() {
+        let hint = |text: &str| shell_syntax(text).expect(text).1;
+        assert_eq!(hint(" php a | tee x"), "write `sh -c 'php a | tee x'`");
+        assert!(hint("php 'a b' | tee x").starts_with("write a list"));
+        assert!(hint("sh -c a | b").starts_with("put the text after `-c`"));
+        assert!(hint("php a.php &").starts_with("remove it"));
+
+        let needs = |text: &str| SpacedCommand::parse(text).expect(text).0.needs_shell();
+        let hint = |text: &str| needs(text).expect(text).1;
+        assert_eq!(hint("cd /a && php b"), "write `sh -c 'cd /a && php b'`");
+        let said = needs("A_KEY=hush B=1 php b --password=hush c").expect("variables");
+        assert!(said.0.starts_with("begins with `A_KEY=`,"), "{said:?}");
+        assert!(
+            said.1
+                .starts_with("write `php b --password=*** c`, and `A_KEY` and `B` below `env`"),
+            "{said:?}"
+        );
+        let said = shell_syntax("mysql --password=hush | cat").expect("a pipe");
+        assert_eq!(said.1, "write `sh -c 'mysql --password=*** | cat'`");
+        for text in ["php a=b", "./a=b", "cdx", "1a=b c"] {
+            assert_eq!(needs(text), None, "{text}");
+        }
     }
 }

@@ -10,11 +10,12 @@ mod duration;
 mod list;
 mod pairs;
 mod scalar;
+mod shell;
 mod size;
 
 pub use address::{Address, Endpoint, Listen, Subnet};
 pub use choice::Choice;
-pub use command::{Command, SpacedCommand};
+pub use command::{Command, SpacedCommand, shell_syntax};
 pub use duration::{Seconds, show_duration};
 pub use pairs::{Pair, Pairs};
 pub use size::Size;
@@ -51,6 +52,11 @@ pub trait Setting: Sized {
     /// What RoadRunner makes of a text that is read here, where that is something else, and why it
     /// is read here.
     fn roadrunner(_text: &str) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
+    /// A doubt about a text that is read: words that go on after the key, and what to type.
+    fn doubt(_text: &str) -> Option<(String, String)> {
         None
     }
 

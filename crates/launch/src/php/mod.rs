@@ -293,7 +293,10 @@ pub fn extension_command(php: &Path) -> String {
 
 /// The script that a command has PHP run, where it tells.
 pub fn script_of(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Option<PathBuf> {
-    program::find(argv, env, cwd)?.script
+    let program = program::find(argv, env, cwd)?;
+    program
+        .script
+        .filter(|_| program::runs_script(&program.options))
 }
 
 /// A PHP, and what stands on the command line before its script.

@@ -17,7 +17,9 @@ pub(super) fn find(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) 
     let path = resolve(name, env, cwd)?;
     if is_php(Path::new(name)) {
         let options = options(arguments);
-        let script = arguments.get(options.len()).map(|script| cwd.join(script));
+        let script = arguments.get(options.len());
+        let script = script.filter(|script| !script.as_bytes().starts_with(b"-"));
+        let script = script.map(|script| cwd.join(script));
         return Some(Program {
             path,
             options: options.to_vec(),
@@ -110,6 +112,15 @@ pub fn installed() -> Vec<PathBuf> {
     found
 }
 
+/// Whether PHP runs a script after these options: not code of the command line, nor its own server.
+pub(super) fn runs_script(options: &[OsString]) -> bool {
+    let mut options = options.iter().map(|option| option.as_bytes());
+    options.all(|option| {
+        !option.starts_with(b"-")
+            || matches!(option.get(1), Some(b'c' | b'd' | b'f' | b'n' | b'q' | b'z'))
+    })
+}
+
 /// What stands before the script: `-d memory_limit=1G`, for instance.
 fn options(arguments: &[OsString]) -> &[OsString] {
     let mut value_follows = false;
@@ -198,6 +209,18 @@ mod tests {
         let direct = found(&["./direct"], &directory).unwrap();
         assert_eq!(direct.path, Path::new("/opt/php/bin/php8.4"));
         assert_eq!(direct.options, ["-d", "a=b"]);
+
+        let script = |command: &[&str]| {
+            let program = found(command, &directory).unwrap();
+            program.script.filter(|_| runs_script(&program.options))
+        };
+        let expected = Some(directory.join("a.php"));
+        assert_eq!(script(&["php", "-f", "a.php"]), expected);
+        assert_eq!(script(&["php", "-q", "-d", "a=b", "a.php"]), expected);
+        assert_eq!(script(&["php", "-r", "echo 1;"]), None);
+        assert_eq!(script(&["php", "-S", "127.0.0.1:80"]), None);
+        assert_eq!(script(&["php", "--ini", "x"]), None);
+        assert_eq!(script(&["php"]), None);
 
         let argv = |program: &Program, command: &[&str]| {
             let command: Vec<_> = command.iter().map(OsString::from).collect();
