@@ -145,6 +145,11 @@ impl Service for JobsService {
         true
     }
 
+    fn has_unnamed_user(&self) -> bool {
+        let mut schedules = self.settings.schedules.iter();
+        schedules.any(|(_, schedule)| matches!(schedule.what, What::Command { .. }))
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,

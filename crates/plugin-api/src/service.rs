@@ -50,6 +50,12 @@ pub trait Service: Any + fmt::Debug + Send {
         !self.pools().is_empty()
     }
 
+    /// Whether it starts processes, beside its pools, that run as the server's own user if
+    /// `server.user` is not set.
+    fn has_unnamed_user(&self) -> bool {
+        false
+    }
+
     /// Whether health checks ask after it.
     fn is_watched(&self) -> bool {
         !self.pools().is_empty()

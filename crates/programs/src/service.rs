@@ -98,6 +98,10 @@ impl Service for ProgramsService {
         true
     }
 
+    fn has_unnamed_user(&self) -> bool {
+        self.programs.iter().any(|(_, it)| it.user.is_none())
+    }
+
     /// Where the server needs a program.
     fn is_watched(&self) -> bool {
         self.programs.iter().any(|(_, it)| it.essential)

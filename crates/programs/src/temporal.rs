@@ -172,6 +172,10 @@ impl Service for TemporalService {
         true
     }
 
+    fn has_unnamed_user(&self) -> bool {
+        true
+    }
+
     fn is_watched(&self) -> bool {
         true
     }

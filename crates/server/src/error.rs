@@ -22,8 +22,8 @@ pub enum StartError {
     User(#[from] UserError),
     /// The operator's: systemd starts the server as root, and nobody has said as whom workers run.
     #[error(
-        "systemd starts this server as root, and its workers would be root as well: whoever breaks \
-         into the application becomes root\nhint: write `User=www-data` into the unit, or \
+        "systemd starts this server as root, and its workers and programs would be root as well: \
+         whoever breaks into the application becomes root\nhint: write `User=www-data` into the unit, or \
          `server: {{user: www-data}}` into the configuration, or another unprivileged user who can \
          read the application; `server: {{allow_root: true}}` allows root"
     )]

@@ -683,22 +683,24 @@ impl std::fmt::Debug for Server {
 
 /// What is said where [`run_as_root`] holds; the message goes on after `server.user`.
 pub(crate) const WORKERS_OF_ROOT: (&str, &str) = (
-    "is not set, and the server runs as root: its workers run as root, too, and whoever breaks \
-     into the application becomes root",
+    "is not set, and the server runs as root: its workers and programs run as root, too, and \
+     whoever breaks into the application becomes root",
     "write `server: {user: www-data}`, or another unprivileged user who can read the application, \
      or start the server as such a user; `server: {allow_root: true}` turns this warning off. Where \
      systemd starts it, the server does not start so",
 );
 
-/// Whether workers run as root and nobody has asked for that.
+/// Whether workers or programs run as root and nobody has asked for that.
 pub(crate) fn run_as_root(settings: &Settings) -> bool {
+    let mut services = settings.services.iter();
     settings.server.user.is_none()
         && !settings.server.allow_root
         && rustix::process::geteuid().is_root()
-        && settings.pools().any(|(_, pool)| {
-            // Those at addresses are somebody else's.
-            pool.settings.common.user.is_none() && pool.settings.addresses().is_empty()
-        })
+        && (services.any(|(_, service)| service.has_unnamed_user())
+            || settings.pools().any(|(_, pool)| {
+                // Those at addresses are somebody else's.
+                pool.settings.common.user.is_none() && pool.settings.addresses().is_empty()
+            }))
 }
 
 /// Whether this is a service of the machine: a unit of systemd's, which has `User=`. A container

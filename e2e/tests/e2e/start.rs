@@ -514,6 +514,12 @@ fn workers_of_root_are_warned_of_once() {
         assert_eq!(warned(&server.log()), times);
         server.stop();
     }
+    let site = Site::new().config("version: '3'\nservice: {a: {command: sleep 1}}\n");
+    let checked = Server::run(&site, &["check"]);
+    let warned = checked
+        .stdout
+        .matches("its workers and programs run as root");
+    assert_eq!(warned.count(), is_root, "{}", checked.stdout);
 }
 
 #[test]
