@@ -62,6 +62,15 @@ fn wanted(arguments: &Arguments, options: &Generate) -> Result<Wanted, String> {
     };
     let here = working(arguments, None);
     let typed: Vec<_> = options.paths.iter().map(|path| here.join(path)).collect();
+    let typed_paths = options.paths.iter().zip(&typed);
+    if let Some((name, path)) = typed_paths.into_iter().find(|(_, path)| !path.is_dir()) {
+        return Err(format!(
+            "`--proto-path {}`: there is no directory `{}`\n\
+             hint: name one in which imports begin, for example `--proto-path proto`",
+            name.display(),
+            path.display()
+        ));
+    }
     let input = arguments.input();
     let file = input.main_file();
     let configured = load(&input).resolve_part::<GrpcAlone>().into_settings();

@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::calls::Calls;
 use crate::descriptors::{Descriptors, NotCompiled};
 use crate::door::Door;
-use crate::files::FileError;
+use crate::files::{FileError, paths};
 use crate::front::Front;
 use crate::health::ServingState;
 use crate::json::Json;
@@ -128,14 +128,6 @@ impl Service for GrpcService {
                 findings.push(Finding::missing("grpc.proto", message, hint));
             }
             Ok(loaded) => {
-                if loaded.table.is_empty() {
-                    findings.push(Finding::doubtful(
-                        "grpc.proto",
-                        "names no service: every call is answered `UNIMPLEMENTED`".to_owned(),
-                        "name the `.proto` files of the services, for example `proto: \
-                         [\"proto/*.proto\"]`",
-                    ));
-                }
                 if loaded.table.streams() && self.settings.stream_pool.is_none() {
                     findings.push(Finding::doubtful(
                         "grpc.pool",
@@ -305,7 +297,8 @@ fn load(settings: &GrpcSettings, directory: &Path) -> Result<Loaded, FileError> 
     let (descriptors, failed) = Descriptors::compile(&files, &paths);
     let json = settings.json.then(|| Json::new(&descriptors, &table));
     let json = json.transpose()?;
-    let doubts = doubts(&failed, &table, json.as_ref());
+    let mut doubts = doubts_of_names(&settings.proto, &table, directory);
+    doubts.extend(self::doubts(&failed, &table, json.as_ref()));
     let catalogue = Catalogue::new(&table, descriptors);
     Ok(Loaded {
         table: Arc::new(table),
@@ -313,6 +306,27 @@ fn load(settings: &GrpcSettings, directory: &Path) -> Result<Loaded, FileError> 
         json,
         doubts,
     })
+}
+
+/// Patterns that match no file, and files without a service.
+fn doubts_of_names(named: &[String], table: &ServiceTable, directory: &Path) -> Vec<Finding> {
+    let unanswered = "every call is answered `UNIMPLEMENTED`";
+    let hint = "name the `.proto` files of the services, for example `proto: [\"proto/*.proto\"]`";
+    let matches_none = |name: &&String| paths(name, directory).is_ok_and(|found| found.is_empty());
+    let mut doubts = Vec::new();
+    for name in named.iter().filter(matches_none) {
+        let is_relative = Path::new(name).is_relative();
+        let place = is_relative.then(|| format!(" in {}", directory.display()));
+        let outcome = table.is_empty().then(|| format!(": {unanswered}"));
+        let (place, outcome) = (place.unwrap_or_default(), outcome.unwrap_or_default());
+        let message = format!("has `{name}`, which matches no file{place}{outcome}");
+        doubts.push(Finding::doubtful("grpc.proto", message, hint));
+    }
+    if table.is_empty() && doubts.is_empty() {
+        let message = format!("names no service: {unanswered}");
+        doubts.push(Finding::doubtful("grpc.proto", message, hint));
+    }
+    doubts
 }
 
 /// The same for `check` and for the start: files that do not compile, and methods that hide one

@@ -1058,6 +1058,16 @@ fn check_tells_what_is_wrong_with_files() {
         server.stop();
     }
     let (site, _) = site("grpc/ours.php", STREAMS);
+    let config = site.read(".rr.yaml");
+    let of_patterns = config.replace("proto: [", "proto: ['protos/*.proto', ");
+    assert_ne!(config, of_patterns);
+    site.write(".rr.yaml", &of_patterns);
+    let said = "`grpc.proto` has `protos/*.proto`, which matches no file in /";
+    Server::run(&site, &["check"]).assert_said_with(0, &["warning: ", said]);
+    let server = Server::start_without_http(site);
+    server.logged(&["WARN", said]);
+    server.stop();
+    let (site, _) = self::site("grpc/ours.php", STREAMS);
     let proto = "syntax = \"proto2\"; package other; message M { required int32 i = 1; }";
     let ended = Server::run(&site.file("b.proto", proto), &["check"]);
     assert!(!ended.stdout.contains("`grpc.proto`"), "{}", ended.stdout);

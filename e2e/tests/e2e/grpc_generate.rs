@@ -318,6 +318,11 @@ fn mistakes_are_told_with_their_places() {
                 "pronghorn grpc generate proto/*.proto",
             ],
         ),
+        (&["no.proto"], &["there is no file `no.proto`"]),
+        (
+            &["a.proto", "--proto-path", "nowhere"],
+            &["`--proto-path nowhere`: there is no directory `/"],
+        ),
         (&[], &["there are no `.proto` files", "grpc.proto"]),
     ] {
         let ended = generate(&site, arguments);

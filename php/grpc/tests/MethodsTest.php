@@ -5,7 +5,9 @@ declare(strict_types=1);
 namespace Pronghorn\Grpc\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Pronghorn\Grpc\Context;
 use Pronghorn\Grpc\Internal\Details;
+use Pronghorn\Grpc\Internal\Method;
 use Pronghorn\Grpc\Server;
 
 /** What is refused before a call, and how details are packed. Calls are tested with the server. */
@@ -50,6 +52,21 @@ final class MethodsTest extends TestCase
         $this->expectException(\LogicException::class);
         $this->expectExceptionMessage('There is no interface `Shop\V1\PricesInterface`');
         (new Server())->register('Shop\V1\PricesInterface', new \stdClass());
+    }
+
+    public function testAResultThatIsNoMessageNamesItsMethod(): void
+    {
+        $service = new class () {
+            public function say(Context $context): string
+            {
+                return 'hello';
+            }
+        };
+        $say = new \ReflectionMethod($service, 'say');
+        $method = Method::of($service, $say, $say);
+        $this->expectException(\TypeError::class);
+        $this->expectExceptionMessageMatches('/::say\(\) returned string, which is no message/');
+        (new \ReflectionMethod($method, 'text'))->invoke($method, 'hello');
     }
 
     public function testDetailsArePackedAsAStatusOfGoogleRpc(): void

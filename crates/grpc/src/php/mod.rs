@@ -58,7 +58,7 @@ fn compile(wanted: &Wanted) -> Result<(DescriptorPool, Vec<String>), GenerateErr
     let mut found = Vec::new();
     for name in &wanted.proto {
         let paths = files::paths(name, &wanted.directory)?;
-        if paths.is_empty() {
+        if !paths.iter().all(|path| path.is_file()) || paths.is_empty() {
             return Err(GenerateError::NoFiles(name.clone()));
         }
         found.extend(paths);

@@ -84,7 +84,7 @@ final class Method
         $official = $this->wantsOfficial ? self::official($call) : null;
         try {
             $result = ($this->function)(...$this->arguments($call, $context, $official));
-            self::sendAll($call, $official, $result);
+            $this->sendAll($call, $official, $result);
             $call->end(0, '', '', self::trailers($context, $official));
         } catch (ClientGone) {
             // Nobody is there who would read a status.
@@ -110,23 +110,23 @@ final class Method
         return $arguments;
     }
 
-    private static function sendAll(GrpcCall $call, ?object $official, mixed $result): void
+    private function sendAll(GrpcCall $call, ?object $official, mixed $result): void
     {
         if ($result instanceof \Traversable && !\method_exists($result, 'serializeToString')) {
             foreach ($result as $message) {
-                self::send($call, $official, $message);
+                $this->send($call, $official, $message);
             }
         } else {
-            self::send($call, $official, $result);
+            $this->send($call, $official, $result);
         }
     }
 
-    private static function send(GrpcCall $call, ?object $official, mixed $message): void
+    private function send(GrpcCall $call, ?object $official, mixed $message): void
     {
         if ($official !== null) {
             self::passOn($official, $call);
         }
-        $call->send(self::text($message));
+        $call->send($this->text($message));
     }
 
     /** @param array<string, list<string>> $trailers */
@@ -168,10 +168,13 @@ final class Method
         return $message;
     }
 
-    private static function text(mixed $message): string
+    private function text(mixed $message): string
     {
         if (!\is_object($message) || !\method_exists($message, 'serializeToString')) {
-            throw new \TypeError('A gRPC method returned ' . \get_debug_type($message) . ', which is no message.');
+            $method = new \ReflectionFunction($this->function);
+            $service = $method->getClosureThis();
+            $name = $service === null ? $method->getName() : $service::class . '::' . $method->getName();
+            throw new \TypeError("$name() returned " . \get_debug_type($message) . ', which is no message.');
         }
 
         return $message->serializeToString();
