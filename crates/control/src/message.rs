@@ -101,6 +101,10 @@ pub enum Tell {
         /// The part of the configuration that does not hold now, and why, for a person; none where
         /// all of it holds.
         pending: Option<String>,
+        /// Warnings and errors that were logged meanwhile, each an object of JSON; the first of
+        /// them if there are many. Older servers do not say.
+        #[serde(default)]
+        records: Vec<String>,
     },
     /// A cache was emptied, beside the pools of a [`Ask::Reset`].
     Emptied {

@@ -211,8 +211,14 @@ impl Steerable for Shared {
                     }
                 }
                 Ask::Reload => {
+                    let from = self.logs.next();
                     let ReloadOutcome { failed, pending } = self.reload().await?;
-                    answer.tell(Tell::Reloaded { failed, pending }).await;
+                    let told = Tell::Reloaded {
+                        failed,
+                        pending,
+                        records: self.logs.of_reload(from),
+                    };
+                    answer.tell(told).await;
                 }
                 Ask::Resize { pool, by } => {
                     let pool = pool.unwrap_or_else(|| DEFAULT_POOL.to_owned());

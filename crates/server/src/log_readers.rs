@@ -18,6 +18,11 @@ const FOLLOWERS: usize = 8;
 /// them holds what 100,000 requests a second leave.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// Begins the record of a reload after which some keys wait.
+pub(crate) const APPLIED_EXCEPT: &str = "the configuration is applied except";
+/// Records that the answer to a reload has: a terminal shows as many.
+const OF_RELOAD: usize = 20;
+
 /// Who reads the newest records.
 #[derive(Debug)]
 pub(crate) struct LogReaders {
@@ -38,6 +43,28 @@ impl LogReaders {
             newest,
             followers: Semaphore::new(FOLLOWERS),
         }
+    }
+
+    /// The number of the record that is made next.
+    pub(crate) fn next(&self) -> u64 {
+        self.newest.next()
+    }
+
+    /// The first warnings and errors from this number on, without the one that [`Tell::Reloaded`]
+    /// has in words of its own.
+    pub(crate) fn of_reload(&self, from: u64) -> Vec<String> {
+        let is_meant = |(level, json): &(Level, String)| {
+            *level >= Level::Warn && !json.contains(APPLIED_EXCEPT)
+        };
+        let (mut next, until) = (from, self.newest.next());
+        let mut meant = Vec::new();
+        while next < until && meant.len() < OF_RELOAD {
+            let piece = self.newest.read(next);
+            next = piece.next;
+            meant.extend(piece.records.into_iter().filter(is_meant));
+        }
+        let meant = meant.into_iter().map(|(_, json)| json);
+        meant.take(OF_RELOAD).collect()
     }
 
     /// Tells the last ones that fit, and goes on, for a follower, until it is dropped.

@@ -11,6 +11,7 @@ use pronghorn_plugin_api::Reload;
 use pronghorn_process::Program;
 
 use crate::control::ReloadOutcome;
+use crate::log_readers::APPLIED_EXCEPT;
 use crate::logs::{self, Logs};
 use crate::own::own_files;
 use crate::server::Server;
@@ -239,8 +240,7 @@ fn told(held: &[String], has_failed: bool) -> Option<String> {
         (_, false) => {
             tracing::warn!(
                 target: "server",
-                "the configuration is applied except {names}: a reload can't apply these keys; \
-                 they take effect with an upgrade (SIGUSR2) or a restart"
+                "{APPLIED_EXCEPT} {names}: a reload can't apply these keys; they take effect with an upgrade (SIGUSR2) or a restart"
             );
             Some(format!("{names}: with an upgrade (SIGUSR2) or a restart"))
         }

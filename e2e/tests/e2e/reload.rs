@@ -79,6 +79,8 @@ fn a_command_reloads_and_fails_where_the_reload_fails() {
         "{}",
         done.stderr
     );
+    let told = done.stderr.matches("the configuration is applied except");
+    assert_eq!(told.count(), 1, "{}", done.stderr);
     // A mistake, and a worker that does not boot.
     let workers = server.workers();
     server.site().write(
@@ -89,11 +91,15 @@ fn a_command_reloads_and_fails_where_the_reload_fails() {
     failed.assert_refused(&[
         "the reload failed: the files have mistakes",
         "hint: `pronghorn check`",
+        "`http.pool.num_workers` is `x`; accepted",
     ]);
     server.site().write(".rr.yaml", &config);
     server.site().write("worker.php", "<?php exit(3);");
     let failed = server.steer(&["reload"]);
-    failed.assert_refused(&["the reload failed: a part of it failed"]);
+    failed.assert_refused(&[
+        "the reload failed: a part of it failed",
+        "worker ended before it was ready (exit code 3)",
+    ]);
     assert_eq!(server.workers(), workers);
     assert_eq!(answer(&server), "two 0");
     server.stop();

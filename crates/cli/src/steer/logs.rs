@@ -59,7 +59,11 @@ pub(super) async fn run(task: &Task<'_>, logs: &Logs) -> Result<Exit, String> {
         }
         let mut text = String::new();
         for record in &records {
-            text.push_str(&line(record, logs.json, colours));
+            if logs.json {
+                text.push_str(&(lines(record) + "\n"));
+            } else {
+                text.push_str(&shown_record(record, colours));
+            }
         }
         match write_out(text.as_bytes()) {
             Ok(()) => {}
@@ -70,13 +74,9 @@ pub(super) async fn run(task: &Task<'_>, logs: &Logs) -> Result<Exit, String> {
     }
 }
 
-fn line(record: &str, json: bool, colours: bool) -> String {
-    let shown = if json {
-        None
-    } else {
-        readable(record, colours)
-    };
-    shown.unwrap_or_else(|| lines(record) + "\n")
+/// A record for a person.
+pub(super) fn shown_record(record: &str, colours: bool) -> String {
+    readable(record, colours).unwrap_or_else(|| lines(record) + "\n")
 }
 
 /// The section `logs` alone.

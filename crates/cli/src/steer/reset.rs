@@ -5,6 +5,7 @@ use std::time::Duration;
 use pronghorn_control::{Ask, Client, Reset, Tell};
 use pronghorn_server::logs;
 
+use super::logs::shown_record;
 use super::text::{counted, line, lines, short_time};
 use super::{Server, Task, over_rpc};
 use crate::arguments::Name;
@@ -51,10 +52,17 @@ pub(super) async fn reload(task: &Task<'_>) -> Result<Exit, String> {
             ));
         }
     };
-    match client.ask_once(Ask::Reload).await {
+    let told = client.ask_once(Ask::Reload).await;
+    if let Ok(Tell::Reloaded { records, .. }) = &told {
+        for record in records {
+            mention(&shown_record(record, false));
+        }
+    }
+    match told {
         Ok(Tell::Reloaded {
             failed: true,
             pending,
+            ..
         }) => {
             let why = pending.unwrap_or_default();
             Ok(failed(&format!(
