@@ -309,19 +309,19 @@ pub(crate) enum ProgramsCommand {
     },
     /// Start programs that are stopped, have ended or were given up
     Start {
-        /// Programs to start [default: all]
+        /// Programs to start, or `all`
         #[arg(value_name = "PROGRAM")]
         names: Vec<String>,
     },
     /// Stop programs; they stay stopped until somebody starts them
     Stop {
-        /// Programs to stop [default: all]
+        /// Programs to stop, or `all`
         #[arg(value_name = "PROGRAM")]
         names: Vec<String>,
     },
     /// Replace the processes of programs one by one; stop at one that does not come up
     Restart {
-        /// Programs to restart [default: all]
+        /// Programs to restart, or `all`
         #[arg(value_name = "PROGRAM")]
         names: Vec<String>,
     },
@@ -809,6 +809,19 @@ const MEANT: [(&str, &str); 15] = [
     ("--host", "`--listen 127.0.0.1:8000` names host and port"),
 ];
 
+/// The same below `programs`: words of supervisorctl.
+const MEANT_OF_PROGRAMS: [(&str, &str); 3] = [
+    (
+        "status",
+        "`programs` shows all programs, `programs list NAME` one of them",
+    ),
+    (
+        "tail",
+        "`programs logs NAME` shows the last lines of a program, and follows with `-f`",
+    ),
+    ("kill", "`programs signal KILL NAME` sends a signal"),
+];
+
 /// What a person meant who typed a word of another server.
 fn meant(error: &clap::Error) -> Option<(&'static str, &'static str)> {
     let kind = match error.kind() {
@@ -819,7 +832,14 @@ fn meant(error: &clap::Error) -> Option<(&'static str, &'static str)> {
     let Some(ContextValue::String(typed)) = error.get(kind) else {
         return None;
     };
-    MEANT.iter().copied().find(|(word, _)| word == typed)
+    let usage = error.get(ContextKind::Usage);
+    let usage = usage.map(ToString::to_string).unwrap_or_default();
+    let table: &[_] = if usage.contains(" programs ") {
+        &MEANT_OF_PROGRAMS
+    } else {
+        &MEANT
+    };
+    table.iter().copied().find(|(word, _)| word == typed)
 }
 
 /// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version.
@@ -884,6 +904,16 @@ mod tests {
             wrong("pronghorn serve --port=80")
                 .unwrap()
                 .contains("--listen")
+        );
+        assert!(
+            wrong("pronghorn programs status")
+                .unwrap()
+                .contains("`programs list NAME`")
+        );
+        assert!(
+            wrong("pronghorn programs tail x")
+                .unwrap()
+                .contains("`programs logs NAME`")
         );
         assert_eq!(wrong("pronghorn resett"), None);
         for (word, _) in MEANT {

@@ -231,7 +231,13 @@ fn programs_are_stopped_at_once() {
         "  a: {deaf}\n  b: {deaf}\n  c: {deaf}\n  d: {deaf}\n  e: {deaf}\n"
     ));
     until(&server, "e", "running");
-    let (stopped, took) = time(|| server.steer(&["programs", "stop"]));
+    for step in ["start", "stop", "restart"] {
+        let unnamed = server.steer(&["programs", step]);
+        assert_eq!(unnamed.code, Some(2));
+        let all = format!("`pronghorn programs {step} all` for all");
+        assert!(unnamed.stderr.contains(&all), "{}", unnamed.stderr);
+    }
+    let (stopped, took) = time(|| server.steer(&["programs", "stop", "all"]));
     assert_eq!(stopped.stderr, "all programs are stopped\n");
     assert!(took < Duration::from_secs(4), "{took:?}");
     server.stop();

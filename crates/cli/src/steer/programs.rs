@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::over_rpc::{self, Methods};
 use super::text::{bytes, columns, line, one_line, time};
 use crate::arguments::{Programs, ProgramsCommand};
-use crate::exit::{Exit, mention, say, say_json, write_out};
+use crate::exit::{Exit, mention, misused, say, say_json, write_out};
 
+/// Stands for all programs where names are, as in supervisorctl.
+const ALL: &str = "all";
 /// The pause between two requests for new lines.
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -116,6 +118,14 @@ impl Step {
         }
     }
 
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+        }
+    }
+
     const fn done(self) -> &'static str {
         match self {
             Self::Start => "started",
@@ -135,16 +145,22 @@ impl Step {
     }
 }
 
-/// One program after the other, all for no names; ends at one with which it can't be done.
+/// One program after the other, or all at once; ends at one with which it can't be done.
 async fn each(
     connect: &impl AsyncFn() -> Result<Methods, String>,
     step: Step,
     names: &[String],
 ) -> Result<Exit, String> {
-    let known = known(connect).await?;
-    let meant = names.iter().map(|name| find(name, &known));
-    let meant: Vec<&Program> = meant.collect::<Result<_, _>>()?;
     if names.is_empty() {
+        let verb = step.verb();
+        return Ok(misused(&format!(
+            "no program is named\n\
+             hint: `pronghorn programs {verb} NAME` for a program, `pronghorn programs {verb} {ALL}` \
+             for all"
+        )));
+    }
+    let known = known(connect).await?;
+    if names.iter().any(|name| name == ALL) {
         if known.programs.is_empty() {
             mention("there are no programs\n");
             return Ok(Exit::Done);
@@ -153,6 +169,8 @@ async fn each(
         mention(&format!("all programs are {}\n", step.done()));
         return Ok(Exit::Done);
     }
+    let meant = names.iter().map(|name| find(name, &known));
+    let meant: Vec<&Program> = meant.collect::<Result<_, _>>()?;
     for program in meant {
         let (name, done) = (one_line(&program.name), step.done());
         if step.was_done(program) {
@@ -214,10 +232,10 @@ async fn list(
     names: &[String],
 ) -> Result<Exit, String> {
     let mut list = known(connect).await?;
-    for name in names {
-        find(name, &list)?;
-    }
-    if !names.is_empty() {
+    if names.iter().all(|name| name != ALL) && !names.is_empty() {
+        for name in names {
+            find(name, &list)?;
+        }
         list.programs.retain(|it| names.contains(&it.name));
     }
     if json {
