@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pronghorn_process::{Exit, ForkError, SpawnError};
-
 use pronghorn_pool::transport::LaunchError;
+use pronghorn_process::{Exit, ForkError, SpawnError};
+use pronghorn_wire::Kind;
 
 use crate::output::Output;
 use crate::php::{PhpError, SHORTER};
@@ -26,6 +26,8 @@ pub(crate) struct BootError {
     pub(crate) cause: BootCause,
     /// The socket of `server.relay`, where workers of other packages were to connect.
     pub(crate) relay: Option<String>,
+    /// The kind of its calls, where it was started for calls.
+    pub(crate) kind: Option<Kind>,
     /// What it printed on stdout and stderr until then.
     pub(crate) transcript: String,
 }
@@ -126,6 +128,7 @@ impl LaunchSpec {
             user: self.user.as_ref().map(|(name, _)| name.clone()),
             cause,
             relay: None,
+            kind: None,
             transcript: output.map(Output::transcript).unwrap_or_default(),
         }
     }
@@ -199,9 +202,10 @@ impl BootError {
             BootCause::Exited(_) if said("Parse error") || said("syntax error") => {
                 "`php -l` checks a file; `pronghorn serve --dev` waits for a change and tries again".into()
             }
-            BootCause::Exited(Exit::Code(0)) if self.transcript.trim().is_empty() => {
-                "the script ran to its end: a worker script waits for requests, with `Pronghorn\\serve(…)` for instance".into()
+            BootCause::Exited(Exit::Code(0)) if OWN_LINES.iter().any(|line| said(line)) => {
+                "the script was printed, not run: its first line has to be `<?php`".into()
             }
+            BootCause::Exited(Exit::Code(0)) => self.about_end().into(),
             BootCause::TimedOut { .. } => {
                 "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start, \
                  or a slow `warmup` before workers are forked, can be given more time with `pool.boot_timeout`"
@@ -223,6 +227,9 @@ impl BootError {
 
 /// What goridge says of a stdin without an end that writes to it.
 const NOTHING_READ: &str = "Unable to read frame header";
+
+/// Calls in scripts of workers, which are in no output unless PHP prints the script.
+const OWN_LINES: [&str; 3] = ["->run(", "->waitRequest(", "Pronghorn\\serve("];
 
 /// What PHP says of a script that is not there and of one that it may not read.
 const NOT_OPENED: &str = "Could not open input file: ";
@@ -260,14 +267,42 @@ impl BootError {
         }
     }
 
+    /// The reader of calls that the script has not.
+    fn about_end(&self) -> &'static str {
+        match self.kind {
+            None | Some(Kind::Http | Kind::Script) => {
+                "the script ran to its end: a worker script waits for requests, with `Pronghorn\\serve(…)` for instance"
+            }
+            Some(Kind::Centrifugo) => {
+                "the script ran to its end: a worker of Centrifugo loops over `$worker->waitRequest()`"
+            }
+            Some(Kind::Grpc | Kind::Tcp | Kind::Job | Kind::Raw) => {
+                "the script ran to its end: `$worker->run()`, its last line, waits for calls"
+            }
+        }
+    }
+
     fn about_packages(&self) -> String {
         let cwd = self.cwd.display();
         if self.cwd.join("composer.json").exists() {
             format!("the application's packages are not installed: run `composer install` in {cwd}")
         } else {
+            let package = match self.kind {
+                Some(Kind::Centrifugo) => {
+                    return format!(
+                        "there is no composer.json in {cwd}: `composer require roadrunner-php/centrifugo` writes one \
+                         and installs the package"
+                    );
+                }
+                Some(Kind::Grpc) => "pronghorn/grpc",
+                _ => "pronghorn/worker",
+            };
+            let packages = packages();
             format!(
-                "there is no composer.json in {cwd}: `composer require pronghorn/worker` writes one and installs the \
-                 package; or `require` the `autoload.php` that there is"
+                "there is no composer.json in {cwd}: `echo '{{}}' > composer.json`, {} and `composer require {package}` \
+                 install the package; without Composer, `require '{}/autoload.php'`",
+                repository_command(),
+                packages.display()
             )
         }
     }
@@ -292,6 +327,28 @@ impl BootError {
             _ => format!("the script's path is taken from {}", self.cwd.display()),
         }
     }
+}
+
+/// Where an installation has the PHP packages, if it is not beside this program.
+const PACKAGES: &str = "/usr/share/pronghorn/php";
+
+/// The directory of the PHP packages that came with this program.
+fn packages() -> PathBuf {
+    let program = std::env::current_exe().ok();
+    let prefix = program.as_deref().and_then(|it| it.parent()?.parent());
+    let beside = prefix.map(|prefix| prefix.join("share/pronghorn/php"));
+    let beside = beside.filter(|beside| beside.is_dir());
+    beside.unwrap_or_else(|| PACKAGES.into())
+}
+
+/// The command, in backquotes, after which Composer finds Pronghorn's packages. It is typed in a
+/// directory that has a `composer.json`.
+#[must_use]
+pub fn repository_command() -> String {
+    format!(
+        "`composer config repositories.pronghorn path '{}/*'`",
+        packages().display()
+    )
 }
 
 /// What to type where somebody can't read a file.
@@ -336,6 +393,7 @@ mod tests {
             user: None,
             cause: BootCause::Exited(Exit::Code(255)),
             relay: None,
+            kind: None,
             transcript: "PHP Parse error: oops".into(),
         });
         assert_eq!(
@@ -390,11 +448,34 @@ mod tests {
                 user: None,
                 cause,
                 relay: relay.map(str::to_owned),
+                kind: None,
                 transcript: transcript.into(),
             };
             let said = error.hint().expect("there is one");
             assert!(said.contains(hint), "{said}");
         }
+    }
+
+    #[test]
+    fn a_script_that_ends_is_told_what_waits() {
+        let hint = |kind, transcript: &str| {
+            let error = BootError {
+                pool: "test".into(),
+                command: "php worker.php".into(),
+                cwd: PathBuf::from("/srv/app"),
+                user: None,
+                cause: BootCause::Exited(Exit::Code(0)),
+                relay: None,
+                kind,
+                transcript: transcript.into(),
+            };
+            error.hint().expect("there is one")
+        };
+        assert!(hint(Some(Kind::Grpc), "").contains("`$worker->run()`, its last line"));
+        assert!(hint(Some(Kind::Tcp), "started").contains("`$worker->run()`, its last line"));
+        assert!(hint(Some(Kind::Http), "").contains("Pronghorn\\serve("));
+        let printed = "require 'vendor/x.php';\n$worker->run();";
+        assert!(hint(Some(Kind::Tcp), printed).ends_with("has to be `<?php`"));
     }
 
     #[test]
@@ -407,12 +488,29 @@ mod tests {
             user: None,
             cause: BootCause::Exited(Exit::Code(255)),
             relay: None,
+            kind: None,
             transcript: "Failed opening required '/srv/vendor/autoload.php'".into(),
         };
         let without = error.hint().expect("a hint");
         assert!(
-            without.contains("composer require pronghorn/worker"),
+            without.contains(&repository_command())
+                && without.contains("composer require pronghorn/worker"),
             "{without}"
+        );
+        let of_centrifugo = BootError {
+            kind: Some(Kind::Centrifugo),
+            transcript: error.transcript.clone(),
+            command: error.command.clone(),
+            pool: error.pool.clone(),
+            cwd: error.cwd.clone(),
+            user: None,
+            relay: None,
+            cause: BootCause::Exited(Exit::Code(255)),
+        };
+        let of_centrifugo = of_centrifugo.hint().expect("a hint");
+        assert!(
+            of_centrifugo.contains("composer require roadrunner-php/centrifugo"),
+            "{of_centrifugo}"
         );
         std::fs::write(directory.join("composer.json"), "{}").expect("a file for the test");
         let with = error.hint().expect("a hint");

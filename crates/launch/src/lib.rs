@@ -25,7 +25,7 @@ pub use boot::{
     Booted, CommandLauncher, RelayAddress, RelayListener, Spawn, TransportChoice, Zygotes,
 };
 pub use cgi::ProgramLauncher;
-pub use error::how_to_let_read;
+pub use error::{how_to_let_read, repository_command};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use php::{
     About, Ini, IniSetting, LackingPhp, Php, PhpError, Preset, SHORTER, ask_php, classic_command,

@@ -50,7 +50,8 @@ fn packages_that_are_not_installed_are_asked_for() {
     Server::run(&site, &["serve"]).assert_refused(&[
         "vendor/autoload.php",
         "hint: there is no composer.json in ",
-        "`composer require pronghorn/worker` writes one",
+        "`composer config repositories.pronghorn path '",
+        "`composer require pronghorn/worker`",
     ]);
     let site = site.file("composer.json", "{}");
     Server::run(&site, &["serve"]).assert_refused(&[

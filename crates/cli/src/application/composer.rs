@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pronghorn_base::read_linked;
+use pronghorn_launch::repository_command;
 use serde::Deserialize;
 
 /// One of a large application has some hundred kilobytes.
@@ -44,7 +45,9 @@ pub(crate) fn missing_package(folder: &Path) -> Option<String> {
     let mut kept = KEPT.iter();
     let (_, name, package) = kept.find(|(framework, _, ours)| has(framework) && !has(ours))?;
     Some(format!(
-        "composer.lock has {name}: `composer require {package}` brings what keeps it loaded between requests"
+        "composer.lock has {name}: {} and `composer require {package}` bring what keeps it loaded \
+         between requests",
+        repository_command()
     ))
 }
 

@@ -239,6 +239,7 @@ impl CommandLauncher {
         let relay = self.listener.as_ref();
         BootError {
             relay: relay.map(|listener| listener.address().to_string()),
+            kind: Some(self.kind),
             ..self.spec.failed(cause, Some(&worker.output))
         }
     }
