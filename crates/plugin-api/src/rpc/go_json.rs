@@ -1,14 +1,15 @@
 //! JSON and MessagePack read as Go reads them into a struct, because that is what callers of
 //! RoadRunner were written against: names of fields match without regard to case, a name that no
-//! field has is passed over, and `null` is the zero value of any type.
+//! field has is passed over, and `null` is the zero value of any type. Unlike in Go, `[]` is a
+//! struct without fields, as PHP writes it.
 //!
 //! The third needs help from the type: a struct read from `null`, or one whose fields are missing,
 //! wants `#[serde(default)]`. Unlike in Go, a field that is there twice is an error.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer,
-    MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny,
+    IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 
 use super::Failure;
@@ -262,8 +263,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<'_, V> {
         self.visitor.visit_some(Lenient(some, self.parts))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<V::Value, A::Error> {
         if !self.fields.is_empty() {
+            // PHP writes `[]` for an array without entries, whatever it stands for.
+            if list.next_element::<IgnoredAny>()?.is_none() {
+                return Zero::Map.visit(self.visitor);
+            }
             // Serde would take a list for a struct, field by field.
             return Err(Error::invalid_type(Unexpected::Seq, &self));
         }

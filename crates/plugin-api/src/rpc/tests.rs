@@ -216,6 +216,7 @@ fn json_is_as_lenient_as_go() {
     for zero in [
         "null",
         "{}",
+        "[]",
         r#"{"plugin":null,"count":null,"ratio":null,"flag":null,"ttl":null,"value":null,"items":null,"headers":null}"#,
     ] {
         assert_eq!(message(zero), Ok(Message::default()), "{zero}");
