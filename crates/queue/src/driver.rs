@@ -344,6 +344,12 @@ pub enum DriverError {
     /// Nothing was done: who keeps the jobs has not answered for some time.
     #[error("{0}")]
     Away(String),
+    /// The engine never takes this job as it is, which may be too big for it. Nothing was done.
+    #[error("{0}")]
+    Unfit(String),
+    /// The engine knows nothing more of a job that was taken: it gives it out again.
+    #[error("{0}")]
+    Forgotten(String),
     /// The words are RoadRunner's.
     #[error("failed to acknowledge the JOB, the pipeline is probably stopped")]
     NotReserved,

@@ -1678,6 +1678,53 @@ fn brokers_that_are_away_hold_up_neither_who_looks_nor_a_stop() {
     quick("a stop", took);
 }
 
+/// A counted attempt makes a job longer.
+#[test]
+fn a_job_that_has_grown_too_big_for_its_broker_is_a_dead_letter() {
+    let broker = Engine::start("beanstalkd", |port| {
+        let arguments = ["-l", "127.0.0.1", "-z", "1000", "-p"];
+        let mut arguments: Vec<_> = arguments.map(ToOwned::to_owned).into();
+        arguments.push(port.to_string());
+        arguments
+    });
+    let more = format!(
+        "    far: {{driver: beanstalk, retry: {{max: 3, backoff: [0s]}}}}\n\
+         beanstalk: {{addr: 'tcp://127.0.0.1:{}'}}\n",
+        broker.port()
+    );
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", &more);
+    site.change_config("consume: [mail, kept]", "consume: [mail, kept, far]");
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""driver":"beanstalk""#);
+    // The longest ones that it takes have no room for a count.
+    let mut pushed = 0;
+    let sizes = (300..).flat_map(|groups| ["", "x", "xx"].map(|more| (groups, more)));
+    for (groups, more) in sizes {
+        let payload = "eHh4".repeat(groups);
+        let said = rpc.call(
+            "jobs.Push",
+            &format!(
+                r#"{{"job":{{"job":"throw","id":"{groups}{more}","payload":"{payload}","options":{{"pipeline":"far"}}}}}}"#
+            ),
+        );
+        if said != "{}" {
+            assert!(said.contains("is too big for it"), "{said}");
+            break;
+        }
+        pushed += 1;
+    }
+    let letters = wait_for("all to be dead letters", || {
+        let listed = rpc.call("jobs.DeadLetters", "{}");
+        (listed.matches(r#""reason""#).count() == pushed).then_some(listed)
+    });
+    let why = "; it can't be kept for another attempt: beanstalk at ";
+    assert!(letters.contains(why), "{letters}");
+    assert!(letters.contains(r#""attempts":3"#), "{letters}");
+    server.logged(&["WARN", "can't be kept for another attempt"]);
+    server.stop();
+}
+
 /// Its schedules would never run: the first one has what they need to know.
 #[test]
 fn a_second_server_with_schedules_is_told_so_too() {

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::{Backoff, BoxFuture, Peer, PeerChange, PeerHealth, lock};
+use pronghorn_base::{Backoff, BoxFuture, LogThrottle, Peer, PeerChange, PeerHealth, lock};
 use pronghorn_queue::{
     Delivery, Driver, DriverError, Fate, Job, Keeper, Listed, Part, Settlement, Stat, Ticket, Wake,
 };
@@ -233,6 +233,8 @@ pub(crate) enum BrokerError {
     Lost(String),
     /// This one thing was refused; nothing was done.
     Refused(String),
+    /// It never takes this job as it is. Nothing was done.
+    Unfit(String),
     /// The token names no job that is out.
     NotReserved,
 }
@@ -261,6 +263,8 @@ struct Core<B: Broker> {
     closed: watch::Sender<bool>,
     /// A broker with a longest delay has it.
     later: Option<LaterJobs>,
+    /// For jobs of those that it does not take.
+    refused: LogThrottle,
 }
 
 type Token<B> = <<B as Broker>::Link as Link>::Token;
@@ -306,6 +310,7 @@ impl<B: Broker> Brokered<B> {
             away_since: Mutex::new(Some(Instant::now())),
             closed: watch::Sender::new(false),
             later,
+            refused: LogThrottle::default(),
         });
         let mut runner = JoinSet::new();
         runner.spawn(core.clone().run());
@@ -416,8 +421,15 @@ impl<B: Broker> Core<B> {
         loop {
             let job = later.next().await;
             let pushed = link.push(vec![job]).await;
-            if let Err(error @ BrokerError::Lost(_)) = pushed {
-                return error;
+            match &pushed {
+                Ok(()) | Err(BrokerError::NotReserved) => {}
+                Err(BrokerError::Refused(why) | BrokerError::Unfit(why)) => {
+                    if let Some(times) = self.refused.should_log() {
+                        let (pipeline, title) = (&self.pipeline, self.broker.title());
+                        tracing::warn!(target: "jobs", pipeline, times, "{title} does not take a job whose time has come, which is offered again in a minute: {why}");
+                    }
+                }
+                Err(BrokerError::Lost(why)) => return BrokerError::Lost(why.clone()),
             }
             if let Err(error) = later.handed_over(pushed.is_ok()).await {
                 return BrokerError::Lost(format!("what waits for it can't be read: {error}"));
@@ -541,7 +553,7 @@ impl<B: Broker> Core<B> {
 
     fn is_away(&self, error: BrokerError) {
         let why = match error {
-            BrokerError::Lost(why) | BrokerError::Refused(why) => why,
+            BrokerError::Lost(why) | BrokerError::Refused(why) | BrokerError::Unfit(why) => why,
             BrokerError::NotReserved => "it knows nothing of a job".to_owned(),
         };
         lock(&self.away_since).get_or_insert_with(Instant::now);
@@ -593,8 +605,12 @@ impl<B: Broker> Core<B> {
     fn failed(&self, up: &Up<B>, error: BrokerError) -> DriverError {
         let title = self.broker.title();
         match error {
-            BrokerError::NotReserved => DriverError::NotReserved,
+            BrokerError::NotReserved => {
+                let why = format!("{title} has given it to somebody else, or is about to");
+                DriverError::Forgotten(why)
+            }
             BrokerError::Refused(why) => DriverError::Unavailable(format!("{title}: {why}")),
+            BrokerError::Unfit(why) => DriverError::Unfit(format!("{title}: {why}")),
             BrokerError::Lost(why) => {
                 self.lost.send_replace(Some(up.number));
                 DriverError::Unavailable(format!(
@@ -633,7 +649,9 @@ impl<B: Broker> Core<B> {
             let up = self.up_unless_closed().await?;
             if !B::Link::TOKENS_OUTLIVE_IT && up.number != entry.link {
                 self.settled(ticket);
-                return Err(DriverError::NotReserved);
+                let title = self.broker.title();
+                let why = format!("the connection to {title} was lost before {title} knew of it");
+                return Err(DriverError::Forgotten(why));
             }
             match up.link.settle(entry.token.clone(), step.clone()).await {
                 // It goes out again on the next connection: the broker may have lost it.
@@ -651,7 +669,9 @@ impl<B: Broker> Core<B> {
                     self.settled(ticket);
                     return Ok(());
                 }
-                Err(error @ BrokerError::Refused(_)) => return Err(self.failed(&up, error)),
+                Err(error @ (BrokerError::Refused(_) | BrokerError::Unfit(_))) => {
+                    return Err(self.failed(&up, error));
+                }
                 settled => {
                     self.settled(ticket);
                     return settled.map_err(|error| self.failed(&up, error));
@@ -818,11 +838,14 @@ mod tests {
         }
 
         async fn fetch(&self, _most: usize) -> Result<Vec<(Job, u64)>, BrokerError> {
-            Ok(Vec::new())
+            Ok(vec![(Job::default(), 0)])
         }
 
-        async fn settle(&self, _token: u64, _step: Step) -> Result<(), BrokerError> {
-            Ok(())
+        async fn settle(&self, _token: u64, step: Step) -> Result<(), BrokerError> {
+            match step {
+                Step::Again(_) => Err(BrokerError::Unfit("it is too big".to_owned())),
+                _ => Ok(()),
+            }
         }
 
         async fn tend(&self) -> BrokerError {
@@ -876,6 +899,36 @@ mod tests {
         let away = Err(DriverError::Away("flaky is away: no more".to_owned()));
         assert_eq!(push().await, (away.clone(), Duration::from_secs(6)));
         assert_eq!(push().await, (away, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_settles_a_job_is_told_why_it_does_not_go() {
+        const LIFE: Duration = Duration::from_secs(60);
+        let broker = Flaky {
+            lives: Mutex::new([LIFE, LIFE].into()),
+            connected: Arc::default(),
+        };
+        let driver = Brokered::open(broker, "p", Wake::default());
+        driver.resume();
+        driver.want(1);
+        let taken = async || loop {
+            match driver.take(Instant::now()) {
+                Some(delivery) => return delivery.ticket,
+                None => sleep(Duration::from_millis(1)).await,
+            }
+        };
+        let ticket = taken().await;
+        let delay = Duration::ZERO;
+        let unfit = driver.settle(ticket, Settlement::Failed { delay }).await;
+        let why = "flaky: it is too big".to_owned();
+        assert_eq!(unfit, Err(DriverError::Unfit(why)));
+        driver.settle(ticket, Settlement::Reject).await.unwrap();
+        driver.want(1);
+        let ticket = taken().await;
+        sleep(LIFE).await;
+        let lost = driver.settle(ticket, Settlement::Ack).await;
+        let why = "the connection to flaky was lost before flaky knew of it".to_owned();
+        assert_eq!(lost, Err(DriverError::Forgotten(why)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_base::{BoxFuture, LogThrottle, now_ms};
+use pronghorn_base::{Backoff, BoxFuture, LogThrottle, now_ms};
 use pronghorn_config::show_duration;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pieces, Pool, ReplyBody, Terms, WorkerFault};
 use pronghorn_queue::options::JobOptions;
@@ -32,13 +32,12 @@ use crate::results::Dropped;
 
 /// How often it is looked whether there are workers while there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How often a pipeline is asked to take note of a job that has run, and how long is waited in
-/// between.
-const SETTLE_TRIES: u32 = 5;
+/// How long a pipeline is asked to take note of a job that has run: a full disk may have room then,
+/// and a broker memory, and what has run does not run again.
+const SETTLE_FOR: Duration = Duration::from_mins(5);
+/// The first wait between two tries, and the longest one.
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
-/// The same for a pipeline of ours, five minutes: a full disk may have room then, and what has run
-/// does not run again.
-const TRIES_OF_OURS: u32 = 1500;
+const SETTLE_SELDOM: Duration = Duration::from_secs(5);
 
 /// How long a job waits that names a pool which is not there.
 const WITHOUT_POOL: Duration = Duration::from_mins(1);
@@ -198,7 +197,7 @@ impl<R: Runners> Consumer<R> {
         }
         self.inbox.close();
         while let Some(work) = self.inbox.recv().await {
-            give_back(&work).await;
+            give_back(&work.pipeline, work.delivery.ticket).await;
         }
         while moving.join_next().await.is_some() {}
         while settling.join_next().await.is_some() {}
@@ -418,6 +417,7 @@ impl Unsettled {
         let Judged {
             mut settlement,
             mut end,
+            remark,
             ..
         } = judged;
         if !self.is_noted(end.as_ref()).await {
@@ -427,8 +427,18 @@ impl Unsettled {
             end = None;
         }
         if let Some(ticket) = self.ticket {
-            let settled = settle_at_last(&self.pipeline, ticket, settlement).await;
+            let mut settled = settle_at_last(&self.pipeline, ticket, settlement).await;
+            if let (Err(DriverError::Unfit(why)), None) = (&settled, &end) {
+                let given_up = self.without_place(remark, why);
+                if self.is_noted(Some(&given_up)).await {
+                    end = Some(given_up);
+                    settled = settle_at_last(&self.pipeline, ticket, Settlement::Reject).await;
+                } else {
+                    sleep(WITHOUT_LETTER).await;
+                }
+            }
             if let Err(error) = settled {
+                give_back(&self.pipeline, ticket).await;
                 if let Some(times) = self.unsettled.should_log() {
                     let (id, pipeline) = (&self.job.id, &self.pipeline.name);
                     tracing::error!(target: "jobs", id, pipeline, times, "the job has run and will run again: {error}");
@@ -449,6 +459,14 @@ impl Unsettled {
             None if self.extras.can_expire() => self.pipelines.admission().can_expire(),
             None => {}
         }
+    }
+
+    /// Gives up a job that its pipeline does not take again, as it has grown by its attempts.
+    fn without_place(&self, remark: Option<String>, why: &str) -> End {
+        let (id, pipeline) = (&self.job.id, &self.pipeline.name);
+        tracing::warn!(target: "jobs", id, pipeline, "the job can't be kept for another attempt, so it is a dead letter now: {why}");
+        let failed = remark.unwrap_or_else(|| "its handler wants it again".to_owned());
+        End::GivenUp(format!("{failed}; it can't be kept for another attempt: {why}").into())
     }
 
     /// Tells those who keep something of a job's end. False: one of them can't, so it is no end.
@@ -502,7 +520,7 @@ pub(crate) async fn leaves(
 
 /// Until when the store is asked to take the end of a job that has run.
 fn patience() -> Instant {
-    Instant::now() + SETTLE_AGAIN * TRIES_OF_OURS
+    Instant::now() + SETTLE_FOR
 }
 
 /// When, for a record: to the millisecond, and what takes long to the second.
@@ -570,7 +588,7 @@ enum Way {
 /// Waits until a worker of that pool is free.
 async fn hand_over(work: Work, _held: Holding, to: mpsc::Sender<Work>) {
     if let Err(unsent) = to.send(work).await {
-        give_back(&unsent.0).await;
+        give_back(&unsent.0.pipeline, unsent.0.delivery.ticket).await;
     }
 }
 
@@ -586,16 +604,13 @@ async fn send_back(pipelines: Pipelines, work: Work, _held: Holding) {
         .await
         .is_err()
     {
-        give_back(&work).await;
+        give_back(&work.pipeline, work.delivery.ticket).await;
     }
     pipelines.free(work.place).await;
 }
 
-async fn give_back(work: &Work) {
-    let released = work
-        .pipeline
-        .driver
-        .settle(work.delivery.ticket, Settlement::Release);
+async fn give_back(pipeline: &Pipeline, ticket: Ticket) {
+    let released = pipeline.driver.settle(ticket, Settlement::Release);
     _ = released.await; // a pipeline that does not answer gives it out again by itself
 }
 
@@ -604,24 +619,14 @@ async fn settle_at_last(
     ticket: Ticket,
     settlement: Settlement,
 ) -> Result<(), DriverError> {
-    let most = if pipeline.is_ours() {
-        TRIES_OF_OURS
-    } else {
-        SETTLE_TRIES
-    };
-    let mut tries = 1;
+    let until = patience();
+    let mut backoff = Backoff::new(SETTLE_AGAIN, SETTLE_SELDOM);
     loop {
         let settled = pipeline.driver.settle(ticket, settlement.clone()).await;
-        match settled {
-            Err(DriverError::Unavailable(_)) if tries < most => tries += 1,
-            Err(error @ DriverError::Unavailable(_)) if pipeline.is_ours() => {
-                // It runs again, when the store works again.
-                _ = pipeline.driver.settle(ticket, Settlement::Release).await;
-                return Err(error);
-            }
-            settled => return settled,
+        if !matches!(settled, Err(DriverError::Unavailable(_))) || Instant::now() >= until {
+            return settled;
         }
-        sleep(SETTLE_AGAIN).await;
+        sleep(backoff.next_wait()).await;
     }
 }
 

@@ -244,7 +244,7 @@ impl AmqpLink {
     ) -> Result<ShortString, BrokerError> {
         if delay > LONGEST_DELAY {
             let days = LONGEST_DELAY.as_secs() / 86_400;
-            return Err(BrokerError::Refused(format!(
+            return Err(BrokerError::Unfit(format!(
                 "the longest delay is {days} days"
             )));
         }
@@ -520,7 +520,7 @@ impl Link for AmqpLink {
 /// Names have 255 bytes at most.
 fn short(name: &str) -> Result<ShortString, BrokerError> {
     ShortString::try_new(name)
-        .map_err(|_| BrokerError::Refused(format!("the name `{name}` has more than 255 bytes")))
+        .map_err(|_| BrokerError::Unfit(format!("the name `{name}` has more than 255 bytes")))
 }
 
 impl From<lapin::Error> for BrokerError {

@@ -151,7 +151,7 @@ impl BeanstalkLink {
         let answer = self.commands.lock().await.ask(&put, Some(&body)).await?;
         match answer.word() {
             "INSERTED" => Ok(()),
-            "JOB_TOO_BIG" => Err(BrokerError::Refused(format!(
+            "JOB_TOO_BIG" => Err(BrokerError::Unfit(format!(
                 "a job of {} bytes is too big for it: its option `-z` allows more",
                 body.len()
             ))),

@@ -481,6 +481,12 @@ impl From<KrafkaError> for BrokerError {
             | KrafkaError::Auth { .. }
             | KrafkaError::Closed { .. }
             | KrafkaError::Fenced { .. } => Self::Lost(why),
+            // The client calls a record that is too long a wrong configuration of its own.
+            KrafkaError::Config { .. }
+            | KrafkaError::Broker {
+                code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge,
+                ..
+            } => Self::Unfit(why),
             _ => Self::Refused(why),
         }
     }

@@ -8,6 +8,7 @@
 mod message;
 
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,7 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pu
 use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, RawMessageErrorKind, RetentionPolicy, Stream};
-use async_nats::jetstream::{self, AckKind, Context, ContextBuilder};
+use async_nats::jetstream::{self, AckKind, Context, ContextBuilder, ErrorCode};
 use async_nats::{Client, ConnectOptions, ServerAddr, Subject};
 use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
@@ -405,7 +406,9 @@ impl NatsLink {
         };
         match published {
             Ok(()) => self.tell(&reply, AckKind::Ack).await,
-            Err(BrokerError::Refused(_)) => self.tell(&reply, AckKind::Nak(Some(MOVE_AGAIN))).await,
+            Err(BrokerError::Refused(_) | BrokerError::Unfit(_)) => {
+                self.tell(&reply, AckKind::Nak(Some(MOVE_AGAIN))).await
+            }
             Err(error) => Err(error),
         }
     }
@@ -621,11 +624,23 @@ fn refused(error: impl Display) -> BrokerError {
     BrokerError::Refused(error.to_string())
 }
 
+/// Whether a stream takes only shorter messages.
+fn is_too_long(error: &PublishError) -> bool {
+    let refused = error.source().and_then(|it| it.downcast_ref());
+    refused.is_some_and(|refused: &jetstream::Error| {
+        [
+            ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+            ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM,
+        ]
+        .contains(&refused.error_code())
+    })
+}
+
 fn not_published(error: &PublishError) -> BrokerError {
     match error.kind() {
-        PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::Other => {
-            BrokerError::Refused(error.to_string())
-        }
+        PublishErrorKind::MaxPayloadExceeded => BrokerError::Unfit(error.to_string()),
+        PublishErrorKind::Other if is_too_long(error) => BrokerError::Unfit(error.to_string()),
+        PublishErrorKind::Other => BrokerError::Refused(error.to_string()),
         _ => BrokerError::Lost(error.to_string()),
     }
 }

@@ -117,6 +117,7 @@ impl NsqLink {
                 *place = Some((reading, writing));
                 Ok(())
             }
+            Frame::Error(why) if is_about_job(&why) => Err(BrokerError::Unfit(why)),
             Frame::Error(why) => Err(BrokerError::Refused(why)),
             other => Err(other.unexpected()),
         }
@@ -198,6 +199,13 @@ impl NsqLink {
             }
         }
     }
+}
+
+/// Whether nsqd would refuse the same command each time: the job is too long, or its delay is.
+fn is_about_job(why: &str) -> bool {
+    ["E_BAD_MESSAGE", "E_BAD_BODY", "E_INVALID"]
+        .iter()
+        .any(|code| why.starts_with(code))
 }
 
 /// Waits for ever where there is none.

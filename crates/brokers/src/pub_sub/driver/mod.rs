@@ -225,8 +225,14 @@ impl PubSubLink {
             return Ok(());
         }
         let path = format!("/v1/{}:publish", self.settings.topic_name(topic));
-        let Anything {} = self.api.post(&path, &json!({"messages": messages})).await?;
-        Ok(())
+        match self.api.post(&path, &json!({"messages": messages})).await {
+            Ok(Anything {}) => Ok(()),
+            // One that is too long is refused each time.
+            Err(BrokerError::Refused(why)) if why.starts_with("INVALID_ARGUMENT") => {
+                Err(BrokerError::Unfit(why))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn of_subscription(&self, verb: &str, argument: &Value) -> Result<(), BrokerError> {

@@ -191,6 +191,22 @@ fn is_missing(why: &str) -> bool {
         .any(|kind| why.starts_with(kind))
 }
 
+/// Some errors are about the jobs themselves: SQS refuses these each time.
+fn not_sent(why: String) -> BrokerError {
+    let is_about_jobs = [
+        "InvalidParameterValue",
+        "InvalidMessageContents",
+        "BatchRequestTooLong",
+    ]
+    .iter()
+    .any(|kind| why.starts_with(kind));
+    if is_about_jobs {
+        BrokerError::Unfit(why)
+    } else {
+        BrokerError::Refused(why)
+    }
+}
+
 fn as_aws(name: &str) -> String {
     let known = ATTRIBUTES.iter().find(|it| it.eq_ignore_ascii_case(name));
     known.map_or(name, |it| *it).to_owned()
@@ -224,12 +240,12 @@ impl SqsLink {
             return Ok(());
         }
         let asked = json!({"QueueUrl": self.url, "Entries": entries});
-        let sent: Several = self.api.call("SendMessageBatch", &asked).await?;
-        match sent.failed.into_iter().next() {
-            None => Ok(()),
-            Some(Failed { code, message }) => {
-                Err(BrokerError::Refused(format!("{code}: {message}")))
-            }
+        let sent: Result<Several, _> = self.api.call("SendMessageBatch", &asked).await;
+        match sent.map(|sent| sent.failed.into_iter().next()) {
+            Ok(None) => Ok(()),
+            Ok(Some(Failed { code, message })) => Err(not_sent(format!("{code}: {message}"))),
+            Err(BrokerError::Refused(why)) => Err(not_sent(why)),
+            Err(error) => Err(error),
         }
     }
 
