@@ -15,7 +15,7 @@ use crate::batches::Last;
 /// An id is a UUID, a name a class, a pipeline a word; nobody needs more.
 pub(crate) const LONGEST_NAME: usize = 4096;
 /// Of all headers together. They are written into the context of each call.
-const MOST_HEADERS: usize = 64 << 10;
+pub(crate) const MOST_HEADERS: usize = 64 << 10;
 /// A job names what is to be done. What is larger belongs into a file or a database.
 pub(crate) const MOST_PAYLOAD: usize = 16 << 20;
 /// More are pushed in several calls: they are kept together or not at all.
@@ -229,7 +229,7 @@ impl JobMessage {
         }
         let headers = self.headers.iter();
         let headers: usize = headers
-            .map(|(name, values)| name.len() + values.len())
+            .map(|(name, values)| header_size(name, &values.value))
             .sum();
         let lengths = [
             ("ID", self.id.len(), LONGEST_NAME),
@@ -265,11 +265,10 @@ impl JobMessage {
     }
 }
 
-impl HeaderValue {
-    fn len(&self) -> usize {
-        // An empty one takes its place as well.
-        self.value.iter().map(|value| value.len() + 2).sum()
-    }
+/// The bytes that count against [`MOST_HEADERS`].
+pub(crate) fn header_size(name: &str, values: &[String]) -> usize {
+    // An empty one takes its place as well.
+    name.len() + values.iter().map(|value| value.len() + 2).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use pronghorn_queue::{Job, Settlement, options};
 
 use super::Outcome;
+use crate::messages::{MOST_HEADERS, header_size};
 use crate::metrics::{OutcomeLabel, Verdict};
 use crate::reason::Reason;
 use crate::reply::{self, Answered, Wish};
@@ -98,7 +99,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome, is_last: bool) -
         wish,
         verdict,
         remark,
-    } = answered;
+    } = with_few_headers(answered, job);
     let reason = remark.map(|message| match trace {
         Some(_) => Reason { message, trace },
         None => Reason::reported(message),
@@ -136,6 +137,34 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome, is_last: bool) -
         verdict: Some(verdict),
         remark: remark.map(|reason| reason.brief().to_owned()),
         end,
+    }
+}
+
+/// A requeue may not give a job more headers than a push may: such an attempt has failed, and the
+/// job keeps the headers that it had.
+fn with_few_headers(answered: Answered, job: &Job) -> Answered {
+    let Wish::Settle(Settlement::Requeue { headers, delay }) = &answered.wish else {
+        return answered;
+    };
+    let mut all = job.headers.clone();
+    all.extend(headers.clone());
+    let bytes = all.iter().map(|(name, values)| header_size(name, values));
+    let bytes: usize = bytes.sum();
+    if headers.is_empty() || bytes <= MOST_HEADERS {
+        return answered;
+    }
+    let why = format!(
+        "its handler wants it again with {bytes} bytes of headers; at most {MOST_HEADERS} are taken"
+    );
+    Answered {
+        wish: Wish::Failed {
+            delay: Some(*delay).filter(|delay| !delay.is_zero()),
+        },
+        verdict: Verdict::Failed,
+        remark: Some(match answered.remark {
+            Some(said) => format!("{why}: {said}"),
+            None => why,
+        }),
     }
 }
 

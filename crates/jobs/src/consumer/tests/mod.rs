@@ -430,6 +430,33 @@ fn a_job_that_its_handler_wants_again_too_often_says_why_it_ends() {
     assert_eq!(reason.brief(), why);
 }
 
+#[test]
+fn a_requeue_gives_a_job_no_more_headers_than_a_push_may() {
+    let mut wanted = job("a");
+    let header = |bytes| vec!["x".repeat(bytes)];
+    wanted.headers.insert("own".to_owned(), header(60_000));
+    let again = |job: &Job, bytes: usize, delay: u64| {
+        let body = format!(
+            r#"{{"type":4,"data":{{"delay_seconds":{delay},"headers":{{"b":["{}"]}}}}}}"#,
+            "y".repeat(bytes)
+        );
+        let outcome = Outcome::Answered(body.into());
+        judge(job, &Rules::default().retry, outcome, false)
+    };
+    let few = again(&wanted, 5_000, 7);
+    assert!(matches!(few.settlement, Settlement::Requeue { .. }));
+    // None is longer than a push allows, and both together are.
+    let many = again(&wanted, 6_000, 7);
+    let delay = Duration::from_secs(7);
+    assert_eq!(many.settlement, Settlement::Failed { delay });
+    let why = "its handler wants it again with 66008 bytes of headers; at most 65536 are taken";
+    assert_eq!(many.remark.as_deref(), Some(why));
+    assert!(many.end.is_none() && many.label() == OutcomeLabel::Failed);
+    wanted.attempts = 1000;
+    let last = again(&wanted, 6_000, 0);
+    assert_eq!(last.settlement, Settlement::Reject);
+}
+
 #[tokio::test(start_paused = true)]
 async fn so_many_jobs_of_a_pipeline_run_at_a_time_and_begin_in_a_time() {
     let second = Duration::from_secs(1);
