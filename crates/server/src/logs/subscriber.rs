@@ -109,10 +109,15 @@ impl<'a> Route<'a> {
     }
 }
 
-/// Kafka's client warns of each attempt to reach a broker; the driver tells what changes, once. The
-/// library of HTTP/2 warns of each frame that a client should not have sent.
+/// The clients of Kafka, AMQP and NATS tell of each attempt to reach a broker; the drivers tell
+/// what changes, once. The library of HTTP/2 warns of each frame that a client should not have
+/// sent.
 fn is_talkative(target: &str) -> bool {
-    target.starts_with("krafka::") || target.starts_with("h2::")
+    const CRATES: [&str; 4] = ["krafka", "lapin", "async_nats", "h2"];
+    let of = target
+        .split_once("::")
+        .map_or(target, |(crate_name, _)| crate_name);
+    CRATES.contains(&of)
 }
 
 impl Subscriber for Router {

@@ -43,6 +43,9 @@ fn a_record_without_a_channel_is_the_servers_if_it_matters() {
         info!(target: "other::codec", "a library's");
         warn!(target: "other::codec", n = 1, "a library's warning");
         warn!(target: "krafka::network::pool", "one attempt of many");
+        error!(target: "lapin::io_loop", "the same connection, lost");
+        error!(target: "async_nats", "the same connection, lost");
+        error!(target: "async_nats::connector", "the same connection, lost");
         warn!(target: "h2::proto", "one frame of many");
         debug!(target: "h2::frame", "named in the settings");
     });
