@@ -26,6 +26,9 @@ use crate::settings::FileLog;
 
 const DAY: u64 = 24 * 60 * 60;
 
+/// How many milliseconds the name of an old file may be ahead of the clock.
+const MOST_AHEAD: u64 = 1000;
+
 /// A time stamp, each digit as `0`.
 const STAMP: &str = "0000-00-00T00-00-00.000";
 
@@ -73,7 +76,7 @@ impl Backups {
         };
         // Another one has the name only if the clock was set back, or two were filled in one
         // millisecond.
-        let backup = (0..1000)
+        let backup = (0..MOST_AHEAD)
             .map(|later| self.backup(now + Duration::from_millis(later)))
             .find(is_free)
             .ok_or_else(|| "all names for the old one are taken".to_owned())?;
@@ -97,8 +100,13 @@ impl Backups {
     }
 
     /// Removes what is too old or too much, and compresses the rest if that is wanted.
+    ///
+    /// A name that lies in the future is of a clock that was wrong. Its file is older than one that
+    /// was set aside just now, so such files are the first to go where there are too many. Else
+    /// they would take the places of all that come until then.
     pub(super) fn tidy(&self, now: SystemTime) {
         let oldest = Moment::of(now.checked_sub(self.max_age).unwrap_or(now)).stamp();
+        let newest = Moment::of(now + Duration::from_millis(MOST_AHEAD)).stamp();
         let found = place(&self.path).and_then(|place| {
             let stamps = self.stamps(&place.directory)?;
             Ok((place.directory, stamps))
@@ -107,7 +115,10 @@ impl Backups {
             Ok(found) => found,
             Err(error) => return self.failed("list the folder", &self.folder, &error),
         };
-        stamps.sort_unstable();
+        stamps.sort_unstable_by(|one, other| {
+            let is_past = |stamp: &String| *stamp <= newest;
+            (is_past(one), one).cmp(&(is_past(other), other))
+        });
         stamps.dedup(); // both forms are there when a server ended in between
         for (newer, stamp) in stamps.iter().rev().enumerate() {
             let plain = self.name(stamp);

@@ -164,6 +164,24 @@ fn too_many_and_too_old_files_are_removed_and_no_others() {
 }
 
 #[test]
+fn old_files_of_a_clock_that_was_ahead_go_first() {
+    let case = Case::new("max_size: 10B, max_backups: 3, max_age: 2");
+    case.old("2026-11-21T18-00-00.000", "before");
+    case.old("2026-11-21T20-26-15.123", "an hour ahead");
+    case.old("2040-01-01T00-00-00.000", "years ahead");
+    case.write(&["1\n"]);
+    assert_eq!(case.directory.names().len(), 4, "all have their places");
+    case.write(&["123456789\n", "123456789\n"]);
+    let kept = [
+        "app-2026-11-21T18-00-00.000.log",
+        "app-2026-11-21T19-26-15.123.log",
+        "app-2026-11-21T19-26-15.124.log",
+        "app.log",
+    ];
+    assert_eq!(case.directory.names(), kept);
+}
+
+#[test]
 fn old_files_are_compressed() {
     let case = Case::new("max_size: 10B, max_backups: 3, compress: true");
     case.old("2026-11-20T00-00-00.000", "left uncompressed");
