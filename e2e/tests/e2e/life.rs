@@ -42,6 +42,25 @@ fn a_stop_lets_requests_finish_and_ends_kept_connections() {
 }
 
 #[test]
+fn a_request_that_outlives_the_grace_period_is_said_to_be_cut_off() {
+    let mut server = Server::start_with(
+        Site::with_worker("app.php"),
+        &["serve", "-o", "endure.grace_period=1s"],
+    );
+    let mut busy = server.connect();
+    busy.request("GET", "/sleep?ms=20000", "");
+    wait_for("the call to be with its worker", || {
+        let shown = server.steer(&["workers"]).stdout;
+        shown.contains("GET /sleep").then_some(())
+    });
+    server.signal(Signal::TERM);
+    let ended = server.wait();
+    let why = "worker killed: its request did not end in the time";
+    assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("worker died"), "{}", ended.stderr);
+}
+
+#[test]
 fn a_second_signal_ends_everything() {
     let mut server = Server::start(Site::with_worker("app.php"));
     let mut busy = server.connect();

@@ -219,6 +219,10 @@ impl SlotSupervisor {
         if life.is_end_expected && died_with.is_none() {
             return End::Expected;
         }
+        if let (true, Some(died_with)) = (life.is_told_to_die, &died_with) {
+            self.report_kill(process.as_ref(), died_with);
+            return End::Expected;
+        }
         self.report_crash(exit, process.as_ref(), died_with);
         if self.launcher.died(exit) {
             self.tell(News::AsksForRenewal(Renewal::Crashes)).await;
@@ -452,6 +456,16 @@ impl SlotSupervisor {
                 ..Incident::default()
             }
         });
+    }
+
+    /// The server itself has ended the worker: that is no crash.
+    fn report_kill(&self, process: &dyn Watched, died_with: &DiedWith) {
+        let (pool, pid) = (self.pool.name(), process.pid());
+        let DiedWith { what, ran, .. } = died_with;
+        tracing::warn!(
+            target: "server", pool, pid, request = what, ran_ms = millis(*ran),
+            "worker killed: its request did not end in the time that a stop or a reload leaves it"
+        );
     }
 
     fn report_crash(&self, exit: Exit, process: &dyn Watched, died_with: Option<DiedWith>) {
