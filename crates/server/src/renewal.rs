@@ -143,14 +143,23 @@ impl Server {
         let here = source.input.folder.clone();
         let changed = source.started_with.changes(&effective);
         let mut held = source.started_with.held(&effective);
-        if source.logged_by != settings.logs {
-            if let Err(error) = logs.renew(&settings.logs) {
+        // Also where `logs` is as before: the files may not be.
+        let opened = if source.logged_by == settings.logs {
+            logs.reopen()
+        } else {
+            logs.renew(&settings.logs).map_err(|error| vec![error])
+        };
+        if let Err(errors) = opened {
+            for error in &errors {
                 tracing::error!(target: "server", "reload failed, nothing has changed: {error}");
-                let why = format!("records can't be written as `logs` says: {error}");
-                return ReloadOutcome::failed(why);
             }
-            source.logged_by = settings.logs.clone();
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            let why = errors.join("; ");
+            return ReloadOutcome::failed(format!(
+                "records can't be written as `logs` says: {why}"
+            ));
         }
+        source.logged_by = settings.logs.clone();
         let own = self.places.as_ref();
         let own = own.map(|places| own_files(&loaded, &here, &places.folder));
         // Until all of it is applied, those of before are the server's as well.

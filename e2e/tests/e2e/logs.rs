@@ -258,6 +258,37 @@ fn a_deaf_follower_loses_records_and_holds_nobody_up() {
     assert!(seen < 600, "{seen}");
 }
 
+/// Its settings are as before.
+#[test]
+fn a_reload_opens_log_files_by_their_names_or_says_that_it_cannot() {
+    let server = Server::start(kept("logs: {output: own.log}\n"));
+    let path = |name: &str| server.site().path(name);
+    fs::rename(path("own.log"), path("old.log")).expect("it is there");
+    assert_eq!(server.steer(&["reload"]).code, Some(0));
+    wait_for("the record of the reload", || {
+        let records = fs::read_to_string(path("own.log")).unwrap_or_default();
+        records
+            .contains("the configuration is applied")
+            .then_some(())
+    });
+    fs::rename(path("own.log"), path("older.log")).expect("it is there");
+    fs::create_dir(path("own.log")).expect("nothing has this name");
+    let failed = server.steer(&["reload"]);
+    assert_eq!(failed.code, Some(1));
+    assert!(
+        failed.stderr.contains("own.log`: Is a directory"),
+        "{}",
+        failed.stderr
+    );
+    let records = fs::read_to_string(path("older.log")).expect("it is open");
+    assert!(
+        records.contains("reload failed, nothing has changed"),
+        "{records}"
+    );
+    fs::remove_dir(path("own.log")).expect("it is empty");
+    server.stop();
+}
+
 #[test]
 fn so_many_may_follow_and_no_more() {
     let server = Server::start(kept(""));
