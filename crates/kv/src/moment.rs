@@ -10,6 +10,8 @@ use pronghorn_base::{millis, now_ms};
 pub struct Moment(u64);
 
 const DAY: i64 = 86_400;
+/// The last second that RFC 3339 can write, whose years have four digits.
+const LAST_SECOND: u64 = 253_402_300_799_000;
 
 impl Moment {
     /// The moment that the system's clock shows.
@@ -31,10 +33,10 @@ impl Moment {
         Self(self.0.saturating_add(millis(duration)))
     }
 
-    /// The second that is nearest.
+    /// The second that is nearest, of those that [`parse`](Self::parse) reads.
     #[must_use]
-    pub const fn to_second(self) -> Self {
-        Self(self.0.saturating_add(500) / 1000 * 1000)
+    pub fn to_second(self) -> Self {
+        Self((self.0.saturating_add(500) / 1000 * 1000).min(LAST_SECOND))
     }
 
     /// How long it is from `earlier` to here; nothing when it lies before.
@@ -178,9 +180,18 @@ mod tests {
 
     #[test]
     fn the_nearest_second_has_no_fraction() {
-        for (millis, second) in [(0, 0), (499, 0), (500, 1000), (59_999, 60_000)] {
+        for (millis, second) in [
+            (0, 0),
+            (499, 0),
+            (500, 1000),
+            (59_999, 60_000),
+            (LAST_SECOND + 999, LAST_SECOND),
+            (u64::MAX, LAST_SECOND),
+        ] {
             assert_eq!(Moment(millis).to_second(), Moment(second));
         }
+        let last = Moment(LAST_SECOND).to_string();
+        assert_eq!(Moment::parse(&last), Some(Moment(LAST_SECOND)), "{last}");
     }
 
     #[test]
