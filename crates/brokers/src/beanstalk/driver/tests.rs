@@ -1,7 +1,7 @@
 //! Against a real beanstalkd.
 
-use pronghorn_queue::Driver;
 use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
+use pronghorn_queue::{Driver, DriverError};
 use pronghorn_testkit::Engine;
 
 use super::*;
@@ -64,7 +64,9 @@ async fn a_job_that_is_too_big_for_beanstalkd_is_refused_and_the_connection_goes
         payload: vec![b'x'; 100_000].into(),
         ..Job::default()
     };
-    let refused = driver.push(vec![big]).await.unwrap_err().to_string();
+    let Err(DriverError::Unfit(refused)) = driver.push(vec![big]).await else {
+        panic!("it is never taken")
+    };
     assert!(refused.contains("its option `-z` allows more"), "{refused}");
     driver.push(vec![Job::default()]).await.unwrap();
     assert_eq!(driver.stat().await.unwrap().active, 1);

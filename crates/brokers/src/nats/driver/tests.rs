@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use pronghorn_queue::Driver;
 use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
+use pronghorn_queue::{Driver, DriverError};
 use pronghorn_testkit::{Certificates, Engine};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -102,9 +102,31 @@ async fn what_can_not_be_declared_or_kept_is_said() {
         payload: vec![b'x'; 20_000_000].into(),
         ..Job::default()
     };
-    let refused = first.push(vec![big]).await.unwrap_err().to_string();
-    assert!(refused.contains("max payload size exceeded"), "{refused}");
+    let never_taken = |pushed: Result<(), DriverError>, why: &str| {
+        let Err(DriverError::Unfit(said)) = pushed else {
+            panic!("{pushed:?}");
+        };
+        assert!(said.contains(why), "{said}");
+    };
+    never_taken(first.push(vec![big]).await, "max payload size exceeded");
     first.push(vec![Job::default()]).await.unwrap();
+    // A stream may have a limit of its own.
+    let url = format!("nats://127.0.0.1:{}", engine.port());
+    let context = jetstream::new(async_nats::connect(url).await.unwrap());
+    let mut config = context
+        .get_stream("q")
+        .await
+        .unwrap()
+        .cached_info()
+        .config
+        .clone();
+    config.max_message_size = 1000;
+    context.update_stream(config).await.unwrap();
+    let long = Job {
+        payload: vec![b'x'; 2000].into(),
+        ..Job::default()
+    };
+    never_taken(first.push(vec![long]).await, "exceeds maximum");
 
     let mut other = pipeline(&engine, "other", "");
     other.stream = "q".to_owned();

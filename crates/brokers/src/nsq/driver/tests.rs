@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pronghorn_base::now_ms;
-use pronghorn_queue::Driver;
 use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
+use pronghorn_queue::{Driver, DriverError};
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
@@ -73,15 +73,23 @@ async fn an_nsqd_that_goes_and_comes_loses_no_job() {
 
 #[tokio::test]
 async fn a_job_that_nsqd_refuses_is_told_and_the_next_one_is_taken() {
-    let (engine, http) = start(&["-max-body-size=1000000"]);
+    let (engine, http) = start(&["-max-body-size=1000000", "-max-req-timeout=1m"]);
     let driver = open("p", &pipeline(&engine, http, "q"), Wake::default());
     let big = Job {
         payload: vec![b'x'; 2_000_000].into(),
         ..Job::default()
     };
-    let refused = driver.push(vec![big]).await.unwrap_err().to_string();
-    let title = format!("nsq at 127.0.0.1:{}: E_BAD_BODY", engine.port());
-    assert!(refused.starts_with(&title), "{refused}");
+    let late = Job {
+        delay: Duration::from_mins(2),
+        ..Job::default()
+    };
+    for (job, code) in [(big, "E_BAD_BODY"), (late, "E_INVALID")] {
+        let Err(DriverError::Unfit(refused)) = driver.push(vec![job]).await else {
+            panic!("it is never taken")
+        };
+        let title = format!("nsq at 127.0.0.1:{}: {code}", engine.port());
+        assert!(refused.starts_with(&title), "{refused}");
+    }
     driver.push(vec![Job::default()]).await.unwrap();
     assert_eq!(driver.stat().await.unwrap().active, 1);
 }
