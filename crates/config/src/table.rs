@@ -93,10 +93,7 @@ impl<'a> Table<'a> {
         sentence: &'static str,
         read: impl FnOnce(&mut Table<'_>) -> R,
     ) -> Option<R> {
-        let is_map = self
-            .written(name)
-            .is_some_and(|node| matches!(node.value, Value::Map(_)));
-        if is_map || self.run.describing {
+        if self.is_section(name) || self.run.describing {
             return Some(self.section_with(name, sentence, read));
         }
         if let Some(entry) = self.take(name) {
@@ -159,10 +156,7 @@ impl<'a> Table<'a> {
         each: &'static str,
         read: impl FnMut(&mut Table<'_>) -> R,
     ) -> Option<Vec<(String, R)>> {
-        let is_map = self
-            .written(name)
-            .is_some_and(|node| matches!(node.value, Value::Map(_)));
-        if is_map || self.run.describing {
+        if self.is_section(name) || self.run.describing {
             return Some(self.sections_with(name, sentence, each, read));
         }
         if let Some(entry) = self.take(name) {
@@ -401,6 +395,12 @@ impl<'a> Table<'a> {
     pub fn has_value(&self, name: &str) -> bool {
         self.written(name)
             .is_some_and(|node| node.value != Value::Null && !node.is_blank())
+    }
+
+    /// True when the key is written, and has keys of its own.
+    pub fn is_section(&self, name: &str) -> bool {
+        self.written(name)
+            .is_some_and(|node| matches!(node.value, Value::Map(_)))
     }
 
     /// True when the key is written, and nothing stands there: no text, no item, no name.

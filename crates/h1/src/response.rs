@@ -231,7 +231,7 @@ impl Response {
         match (self.keep_alive, self.version) {
             (false, _) => field(out, b"Connection", b"close"),
             (true, Version::Http10) => field(out, b"Connection", b"keep-alive"),
-            (true, Version::Http11 | Version::Http2) => {}
+            (true, Version::Http11 | Version::Http2 | Version::Http3) => {}
         }
         out.extend_from_slice(b"\r\n");
     }

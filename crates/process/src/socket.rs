@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -17,6 +17,7 @@ use pronghorn_base::lock;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, getsockname, socket_with,
+    sockopt::socket_type,
 };
 use thiserror::Error;
 
@@ -43,6 +44,8 @@ pub fn is_about_the_connection(error: &io::Error) -> bool {
 pub enum BindError {
     #[error("{address} is in use by another process\nhint: `ss -ltnp 'sport = :{}'` shows which", .address.port())]
     AddressInUse { address: SocketAddr },
+    #[error("{address} is in use by another process for UDP, which HTTP/3 needs\nhint: `ss -lunp 'sport = :{}'` shows which", .address.port())]
+    DatagramsInUse { address: SocketAddr },
     #[error("port {} needs the right to bind ports below 1024\nhint: `setcap cap_net_bind_service=+ep` on the binary, `AmbientCapabilities=CAP_NET_BIND_SERVICE` in its systemd unit, or a port from 1024 up", .address.port())]
     PortNeedsRight { address: SocketAddr },
     #[error("{address} is no address of this machine")]
@@ -73,6 +76,14 @@ pub enum BindError {
 }
 
 impl BindError {
+    /// The same as [`tcp`](Self::tcp) for a socket of UDP.
+    pub fn udp(address: SocketAddr, source: io::Error) -> Self {
+        match Self::tcp(address, source) {
+            Self::AddressInUse { address } => Self::DatagramsInUse { address },
+            other => other,
+        }
+    }
+
     /// Sorts the errors of bind(2) and listen(2) for an internet address.
     pub fn tcp(address: SocketAddr, source: io::Error) -> Self {
         match source.kind() {
@@ -272,8 +283,36 @@ pub fn unix_path(socket: impl AsFd) -> Option<PathBuf> {
 /// Takes the inherited sockets that listen on one of these addresses; port 0 stands for that of the
 /// first one found.
 pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<TcpListener> {
+    let taken = take_bound(addresses, SocketType::STREAM, inherited);
+    taken.into_iter().map(TcpListener::from).collect()
+}
+
+/// Takes the socket of UDP that is bound to this address.
+pub fn bound_datagrams(address: SocketAddr, inherited: &mut Vec<OwnedFd>) -> Option<UdpSocket> {
+    let taken = take_bound(&[address], SocketType::DGRAM, inherited);
+    taken.into_iter().next().map(UdpSocket::from)
+}
+
+/// Takes the ends of unix sockets that carry datagrams and have no name.
+pub fn take_unix_datagrams(inherited: &mut Vec<OwnedFd>) -> Vec<OwnedFd> {
+    let is_one = |socket: &mut OwnedFd| {
+        let is_unix =
+            getsockname(&*socket).is_ok_and(|name| name.address_family() == AddressFamily::UNIX);
+        is_unix && socket_type(&*socket) == Ok(SocketType::DGRAM)
+    };
+    inherited.extract_if(.., is_one).collect()
+}
+
+fn take_bound(
+    addresses: &[SocketAddr],
+    kind: SocketType,
+    inherited: &mut Vec<OwnedFd>,
+) -> Vec<OwnedFd> {
     let mut addresses = addresses.to_vec();
     let bound_there = |socket: &mut OwnedFd| {
+        if socket_type(&*socket) != Ok(kind) {
+            return false;
+        }
         let bound = getsockname(socket).ok().map(SocketAddr::try_from);
         let Some(Ok(bound)) = bound else {
             return false;
@@ -287,8 +326,7 @@ pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<T
             true
         })
     };
-    let taken = inherited.extract_if(.., bound_there);
-    taken.map(TcpListener::from).collect()
+    inherited.extract_if(.., bound_there).collect()
 }
 
 /// Every address of the machine is one, with IPv6 or without.

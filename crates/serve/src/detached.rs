@@ -1,5 +1,6 @@
 //! A request's body that is read beside its response.
 
+use std::fmt::Debug;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +14,7 @@ use crate::body_error::BodyError;
 /// Dropped before its end, it tells the client that nobody reads on.
 #[derive(Debug)]
 pub struct DetachedBody {
-    body: RecvStream,
+    body: Source,
     /// Bytes that have come and that the reader has not asked for yet.
     ahead: BytesMut,
     /// The end of the body, if that has come, too.
@@ -22,8 +23,29 @@ pub struct DetachedBody {
     held: usize,
 }
 
+/// The body of a request of another protocol than HTTP/2.
+pub(crate) trait DetachedSource: Debug + Send + 'static {
+    /// The next piece; none at the end.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
+}
+
+#[derive(Debug)]
+enum Source {
+    Http2(RecvStream),
+    Other(Box<dyn DetachedSource>),
+}
+
 impl DetachedBody {
     pub(crate) fn new(body: RecvStream, held: usize) -> Self {
+        Self::of(Source::Http2(body), held)
+    }
+
+    /// Bytes that were read of it count as taken: the client sends on when more is read.
+    pub(crate) fn of_source(body: impl DetachedSource) -> Self {
+        Self::of(Source::Other(Box::new(body)), 0)
+    }
+
+    fn of(body: Source, held: usize) -> Self {
         Self {
             body,
             ahead: BytesMut::new(),
@@ -36,7 +58,10 @@ impl DetachedBody {
     /// as much again.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let held = std::mem::take(&mut self.held);
-        if held > 0 && self.body.flow_control().release_capacity(held).is_err() {
+        if let Source::Http2(body) = &mut self.body
+            && held > 0
+            && body.flow_control().release_capacity(held).is_err()
+        {
             return Poll::Ready(Err(BodyError::Gone));
         }
         let piece = if self.ahead.is_empty() {
@@ -63,11 +88,18 @@ impl DetachedBody {
             if let Some(ended) = self.ended {
                 return Poll::Ready(ended.map(|()| None));
             }
-            match ready!(self.body.poll_data(cx)) {
-                Some(Ok(bytes)) if bytes.is_empty() => {}
-                Some(Ok(bytes)) => return Poll::Ready(Ok(Some(bytes))),
-                Some(Err(_)) => self.ended = Some(Err(BodyError::Gone)),
-                None => self.ended = Some(Ok(())),
+            let read = match &mut self.body {
+                Source::Http2(body) => {
+                    let read = ready!(body.poll_data(cx)).transpose();
+                    read.map_err(|_| BodyError::Gone)
+                }
+                Source::Other(body) => ready!(body.poll_next(cx)),
+            };
+            match read {
+                Ok(Some(bytes)) if bytes.is_empty() => {}
+                Ok(Some(bytes)) => return Poll::Ready(Ok(Some(bytes))),
+                Err(error) => self.ended = Some(Err(error)),
+                Ok(None) => self.ended = Some(Ok(())),
             }
         }
     }

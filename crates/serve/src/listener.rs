@@ -26,7 +26,9 @@ use crate::owner::tell;
 use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
 use crate::proxy_protocol::{self, Proxies, ProxyProtocol};
+use crate::quic::{self, QuicAccepting, QuicSocket};
 use crate::service::Service;
+use crate::threads::{Loaded, emptier};
 use crate::tls::Tls;
 use pronghorn_workers::IoThread;
 
@@ -77,10 +79,14 @@ pub struct Listener {
     sockets: Sockets,
     tls: Option<Tls>,
     proxies: Option<Arc<Proxies>>,
+    /// For HTTP/3.
+    quic: Option<QuicSocket>,
 }
 
 #[derive(Debug)]
 enum Sockets {
+    /// Its clients speak HTTP/3 alone.
+    None,
     Tcp(Vec<std::net::TcpListener>),
     Unix(StdUnixListener, SocketFile),
 }
@@ -90,6 +96,7 @@ enum Sockets {
 pub struct Accepting {
     tasks: Vec<JoinHandle<()>>,
     file: Option<SocketFile>,
+    quic: Option<QuicAccepting>,
 }
 
 impl Listener {
@@ -112,6 +119,7 @@ impl Listener {
                 sockets: Sockets::Tcp(sockets),
                 tls: None,
                 proxies: None,
+                quic: None,
             }),
             None => Self::bind(address, threads),
         }
@@ -146,6 +154,18 @@ impl Listener {
         Ok(listener)
     }
 
+    /// For HTTP/3 alone.
+    pub fn of_http3(address: SocketAddr, tls: Tls) -> Self {
+        Self {
+            place: ListenAddress::Tcp(address),
+            was_inherited: false,
+            sockets: Sockets::None,
+            tls: Some(tls),
+            proxies: None,
+            quic: None,
+        }
+    }
+
     /// Binds once for each of `threads` threads.
     pub(crate) fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
         let failed = |source| BindError::tcp(address, source);
@@ -164,6 +184,7 @@ impl Listener {
             sockets: Sockets::Tcp(sockets),
             tls: None,
             proxies: None,
+            quic: None,
         })
     }
 
@@ -186,6 +207,7 @@ impl Listener {
             sockets: Sockets::Unix(socket, file),
             tls: None,
             proxies: None,
+            quic: None,
         })
     }
 
@@ -194,6 +216,28 @@ impl Listener {
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
+    }
+
+    /// Its clients may speak HTTP/3 as well, on the same port of UDP. For addresses that have
+    /// [TLS](Self::with_tls). The socket is kept under this name for the next process.
+    ///
+    /// # Errors
+    ///
+    /// When the port is taken, or there are too many open files.
+    pub fn with_http3(
+        mut self,
+        name: &str,
+        inherited: &mut Vec<OwnedFd>,
+        context: &Context,
+    ) -> Result<Self, ListenError> {
+        if let ListenAddress::Tcp(address) = self.place {
+            let socket = QuicSocket::open(address, inherited)?;
+            for kept in socket.sockets() {
+                context.sockets.offer(name, kept)?;
+            }
+            self.quic = Some(socket);
+        }
+        Ok(self)
     }
 
     /// Its clients come by proxies that tell who they are.
@@ -229,6 +273,11 @@ impl Listener {
         self.tls.is_some()
     }
 
+    /// The port of UDP where its clients may speak HTTP/3.
+    pub fn http3_port(&self) -> Option<u16> {
+        self.quic.as_ref().map(QuicSocket::port)
+    }
+
     /// Whether another process still accepts from it.
     pub fn was_inherited(&self) -> bool {
         self.was_inherited
@@ -238,6 +287,7 @@ impl Listener {
     /// are inherited; one of a unix socket.
     pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         match &self.sockets {
+            Sockets::None => Vec::new(),
             Sockets::Tcp(sockets) => sockets.iter().map(AsFd::as_fd).collect(),
             Sockets::Unix(socket, _) => vec![socket.as_fd()],
         }
@@ -262,7 +312,12 @@ impl Listener {
         let mut accepting = Accepting {
             tasks: Vec::new(),
             file,
+            quic: None,
         };
+        if let (Some(socket), Some(tls)) = (self.quic, &self.tls) {
+            let entry = quic::accept(socket, tls.clone(), threads.to_vec(), service.clone());
+            accepting.quic = entry.map_err(BindError::Runtime)?;
+        }
         for (socket, thread) in sockets.into_iter().zip(threads.iter().cycle()) {
             let _context = thread.runtime.enter();
             let is_paced = socket.is_paced();
@@ -291,10 +346,11 @@ enum Bound {
 }
 
 impl Sockets {
-    /// At least one for each thread; with the file of a unix socket.
+    /// At least one for each thread, where there is any; with the file of a unix socket.
     fn for_threads(self, threads: usize) -> Result<(Vec<Bound>, Option<SocketFile>), BindError> {
         let mut bound = Vec::new();
         match self {
+            Self::None => Ok((bound, None)),
             Self::Tcp(sockets) => {
                 for shared in 0..threads.saturating_sub(sockets.len()) {
                     let another = sockets[shared % sockets.len()].try_clone();
@@ -415,6 +471,13 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
 }
 
 impl Accepting {
+    /// Another process takes clients from now on, and has the sockets.
+    pub fn hand_over(self) {
+        if let Some(quic) = &self.quic {
+            quic.hand_over();
+        }
+    }
+
     /// Whether it is this process that removes a unix socket's file in the end.
     pub fn set_ours(&self, ours: bool) {
         if let Some(file) = &self.file {
@@ -546,31 +609,6 @@ fn is_of_this_machine(client: PeerAddress, server: Option<SocketAddr>) -> bool {
     client.ip().is_some_and(|ip| {
         ip.is_loopback() || server.is_some_and(|server| server.ip().to_canonical() == ip)
     })
-}
-
-/// Counts a connection on its thread.
-struct Loaded(IoThread);
-
-impl Loaded {
-    fn on(thread: &IoThread) -> Self {
-        thread.entered();
-        Self(thread.clone())
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        self.0.left();
-    }
-}
-
-/// The thread with the fewest connections, if its lead over `own` is worth the move.
-fn emptier<'a>(threads: &'a [IoThread], own: &IoThread) -> Option<&'a IoThread> {
-    /// A difference of two comes and goes by itself.
-    const LEAD: usize = 2;
-    let emptiest = threads.iter().min_by_key(|thread| thread.connections())?;
-    let lead = own.connections().saturating_sub(emptiest.connections());
-    (lead > LEAD).then_some(emptiest)
 }
 
 #[cfg(test)]

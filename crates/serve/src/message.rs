@@ -238,6 +238,7 @@ impl Request {
             Version::Http10 => Protocol::Http10,
             Version::Http11 => Protocol::Http11,
             Version::Http2 => Protocol::Http2,
+            Version::Http3 => Protocol::Http3,
         }
     }
 

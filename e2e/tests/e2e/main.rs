@@ -41,6 +41,8 @@ mod guide;
 mod hostile;
 mod http;
 mod http2;
+mod http3;
+mod http3_client;
 mod insight;
 mod jobs;
 mod json;

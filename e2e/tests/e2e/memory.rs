@@ -740,6 +740,7 @@ fn the_page_names_a_test_for_each_bound() {
         "memory.rs",
         "slow_readers.rs",
         "http2.rs",
+        "http3.rs",
         "hostile.rs",
         "tls.rs",
         "bodies.rs",

@@ -26,6 +26,8 @@ pub enum Version {
     Http11,
     /// HTTP/2, whose heads come in [`Parts`].
     Http2,
+    /// HTTP/3, likewise.
+    Http3,
 }
 
 /// What follows a head.

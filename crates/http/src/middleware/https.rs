@@ -1,10 +1,12 @@
-//! What a site with TLS says to clients: come back with it, and remember that.
+//! What a site with TLS says to clients: come back with it, remember that, and that there is
+//! HTTP/3.
 
 use std::fmt::Write;
 use std::future::ready;
 use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
+use pronghorn_wire::Protocol;
 
 use super::parts::Parts;
 use crate::settings::HstsSettings;
@@ -17,17 +19,35 @@ struct Https {
     /// The value of `Strict-Transport-Security`, sent with TLS alone, as RFC 6797, section 7.2,
     /// wants it.
     hsts: Option<String>,
+    /// Ports of HTTP/3, which a client learns of over the others.
+    http3: Vec<u16>,
 }
 
 /// Around all that `http.middleware` lists: a client without TLS is to send it nothing.
 pub(crate) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
-    match &parts.settings.ssl {
-        Some(ssl) if ssl.redirect || ssl.hsts.is_some() => Arc::new(Https {
-            next,
-            redirect: parts.https_port.filter(|_| ssl.redirect),
-            hsts: ssl.hsts.as_ref().map(HstsSettings::value),
-        }),
-        _ => next,
+    let ssl = parts.settings.ssl.as_ref();
+    let https = Https {
+        next,
+        redirect: parts
+            .https_port
+            .filter(|_| ssl.is_some_and(|ssl| ssl.redirect)),
+        hsts: ssl.and_then(|ssl| ssl.hsts.as_ref().map(HstsSettings::value)),
+        http3: parts.http3_ports.to_vec(),
+    };
+    if https.redirect.is_none() && https.hsts.is_none() && https.http3.is_empty() {
+        return https.next;
+    }
+    Arc::new(https)
+}
+
+impl Https {
+    /// The service that a client may go over to (RFC 7838), for a day.
+    fn alternative(&self, request: &Request) -> Option<String> {
+        let first = *self.http3.first()?;
+        let server = request.peer.server.map(|server| server.port());
+        let same = server.filter(|port| self.http3.contains(port));
+        let is_there = request.protocol() == Protocol::Http3;
+        (!is_there).then(|| format!("h3=\":{}\"; ma=86400", same.unwrap_or(first)))
     }
 }
 
@@ -39,14 +59,20 @@ impl Handler for Https {
                 _ => self.next.handle(request, exchange),
             };
         }
-        let Some(hsts) = &self.hsts else {
+        let alternative = self.alternative(&request);
+        if self.hsts.is_none() && alternative.is_none() {
             return self.next.handle(request, exchange);
-        };
+        }
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
-            if response.fields.get("strict-transport-security").is_none() {
-                response.fields.push("Strict-Transport-Security", hsts);
-            }
+            let fields = &mut response.fields;
+            let mut default = |name: &str, value: Option<&str>| {
+                if let Some(value) = value.filter(|_| fields.get(name).is_none()) {
+                    fields.push(name, value);
+                }
+            };
+            default("Strict-Transport-Security", self.hsts.as_deref());
+            default("Alt-Svc", alternative.as_deref());
             response
         })
     }

@@ -21,6 +21,8 @@ pub struct Parts<'a> {
     pub folder: &'a Path,
     /// The port to which requests without TLS are sent, if there is a listener with TLS.
     pub https_port: Option<u16>,
+    /// Where HTTP/3 is spoken.
+    pub http3_ports: &'a [u16],
     /// Of clients, for requests that come through proxies.
     pub addresses: &'a Arc<Addresses>,
     /// Where files are made known that can be forgotten.

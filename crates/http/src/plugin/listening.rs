@@ -7,11 +7,13 @@ use pronghorn_config::Listen;
 use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
 use pronghorn_process::{Credentials, group_id};
-use pronghorn_serve::{CertificateError, ListenAddress, Listener, Pair, Renewed, Store, Tls};
+use pronghorn_serve::{
+    CertificateError, ListenAddress, ListenError, Listener, Pair, Renewed, Store, Tls, resolve,
+};
 use tokio::task::JoinSet;
 
 use super::error::StartError;
-use crate::settings::{HttpSettings, ListenSettings};
+use crate::settings::{Http3Settings, HttpSettings, ListenSettings};
 
 /// The listening sockets, for the next process.
 const HTTP: &str = "http";
@@ -24,6 +26,7 @@ pub(super) fn open(
 ) -> Result<Vec<Listener>, StartError> {
     let mut inherited = context.sockets.take(HTTP);
     let mut listeners = Vec::new();
+    let http3 = settings.http3.as_ref();
     for settings in settings.listeners() {
         let Some(at) = &settings.at else { continue };
         let access = match at {
@@ -32,13 +35,27 @@ pub(super) fn open(
         };
         let listener = Listener::configured(HTTP, at, access, &mut inherited, context)?;
         let listener = match certificates {
-            Some(certificates) if settings.tls => listener.with_tls(certificates.tls.clone()),
+            Some(certificates) if settings.tls => {
+                let listener = listener.with_tls(certificates.tls.clone());
+                match http3 {
+                    Some(Http3Settings { address: None, .. }) => {
+                        listener.with_http3(HTTP, &mut inherited, context)?
+                    }
+                    _ => listener,
+                }
+            }
             _ => listener,
         };
         listeners.push(match settings.proxies {
             Some(proxies) => listener.with_proxies(proxies),
             None => listener,
         });
+    }
+    let address = http3.and_then(|http3| http3.address.as_ref());
+    if let (Some(address), Some(certificates)) = (address, certificates) {
+        let address = resolve(address).map_err(ListenError::from)?;
+        let listener = Listener::of_http3(address, certificates.tls.clone());
+        listeners.push(listener.with_http3(HTTP, &mut inherited, context)?);
     }
     Ok(listeners)
 }
@@ -75,12 +92,12 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// `None` where there is no section `ssl`.
+    /// `None` where there is no section `ssl`, nor one in `http3`.
     pub(super) fn load(settings: &HttpSettings, folder: &Path) -> Result<Option<Self>, StartError> {
-        let Some(ssl) = &settings.ssl else {
+        let pairs = pairs(settings, folder);
+        if pairs.is_empty() {
             return Ok(None);
-        };
-        let pairs = Pair::all_in(&ssl.pairs, folder);
+        }
         let store = Arc::new(Store::load(&pairs).map_err(StartError::Certificate)?);
         let tls = Tls::new(store.clone())?;
         Ok(Some(Self { store, tls }))
@@ -88,8 +105,8 @@ impl Certificates {
 
     /// What is wrong with each pair that can't be used.
     pub(super) fn judge(settings: &HttpSettings, folder: &Path) -> Vec<CertificateError> {
-        let pairs = settings.ssl.iter().flat_map(|ssl| &ssl.pairs);
-        let errors = pairs.filter_map(|pair| Store::load(&[pair.in_directory(folder)]).err());
+        let pairs = pairs(settings, folder).into_iter();
+        let errors = pairs.filter_map(|pair| Store::load(&[pair]).err());
         errors.collect()
     }
 
@@ -122,10 +139,10 @@ impl Certificates {
         settings: &HttpSettings,
         folder: &Path,
     ) -> Result<Option<ReadCertificates>, String> {
-        let Some(ssl) = &settings.ssl else {
+        let pairs = pairs(settings, folder);
+        if pairs.is_empty() {
             return Ok(None);
-        };
-        let pairs = Pair::all_in(&ssl.pairs, folder);
+        }
         let read = tokio::task::spawn_blocking(move || {
             let store = Store::load(&pairs).map_err(|error| error.to_string())?;
             Ok(Some(ReadCertificates { store, pairs }))
@@ -144,6 +161,24 @@ impl Certificates {
         tracing::info!(target: "http", "new certificates are in use");
         true
     }
+}
+
+/// All that are configured, that of `ssl` first.
+fn pairs(settings: &HttpSettings, directory: &Path) -> Vec<Pair> {
+    let of_ssl = settings.ssl.iter().flat_map(|ssl| &ssl.pairs);
+    let of_http3 = settings
+        .http3
+        .iter()
+        .filter_map(|http3| http3.pair.as_ref());
+    let pairs = of_ssl
+        .chain(of_http3)
+        .map(|pair| pair.in_directory(directory));
+    pairs.collect()
+}
+
+/// The ports of UDP where HTTP/3 is spoken.
+pub(super) fn http3_ports(listeners: &[Listener]) -> Vec<u16> {
+    listeners.iter().filter_map(Listener::http3_port).collect()
 }
 
 /// Certificates that can be used, and are not yet.

@@ -123,6 +123,7 @@ struct HttpResources {
     spools: Vec<Spools>,
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
+    http3_ports: Vec<u16>,
     addresses: Arc<Addresses>,
     metrics: Registry,
     caches: Caches,
@@ -339,6 +340,7 @@ impl HttpService {
             beside_pools: self.beside_pools.clone(),
             spools,
             https_port: listening::https_port(&listeners),
+            http3_ports: listening::http3_ports(&listeners),
             addresses: Arc::default(),
             metrics: context.metrics.named(HTTP),
             caches: context.caches.clone(),
@@ -513,6 +515,7 @@ impl HttpResources {
             settings,
             folder,
             https_port: self.https_port,
+            http3_ports: &self.http3_ports,
             addresses,
             file_caches: &self.file_caches,
             guards: &guards,
@@ -710,7 +713,7 @@ impl Running for Http {
         }
         if step == Handover::Done {
             // Clients that wait in the kernel are the next process's.
-            self.accepting.clear();
+            self.accepting.drain(..).for_each(Accepting::hand_over);
             self.handed_over = true;
         }
     }

@@ -1,4 +1,4 @@
-//! Where to listen and how: `http.address`, `http.listen`, `http.ssl`, `http.http2`.
+//! Where to listen and how: `http.address`, `http.listen`, `http.ssl`, `http.http2`, `http.http3`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,6 +91,15 @@ pub struct SslSettings {
     pub hsts: Option<HstsSettings>,
     /// As [`ListenSettings::proxies`].
     pub proxies: Option<ProxyProtocol>,
+}
+
+/// `http.http3`.
+#[derive(Clone, Debug, Default)]
+pub struct Http3Settings {
+    /// RoadRunner's: the only address. By default, all that have TLS.
+    pub address: Option<Address>,
+    /// One more certificate, for all.
+    pub pair: Option<Pair>,
 }
 
 /// `http.ssl.hsts` (RFC 6797).
@@ -382,6 +391,57 @@ pub(super) fn read_http2(t: &mut Table<'_>) -> Http2Limits {
     }
 }
 
+/// True, or a section with RoadRunner's keys. None is off.
+pub(super) fn read_http3(t: &mut Table<'_>) -> Option<Http3Settings> {
+    const HTTP3: &str = "HTTP/3. `http3: true` is enough: the server then offers HTTP/3 on UDP at \
+                         each address that has TLS, and tells browsers so in `Alt-Svc`. The keys \
+                         below are RoadRunner's.";
+    if t.has_value("http3") && !t.is_section("http3") {
+        let is_on = t.key("http3", HTTP3).default(false);
+        return is_on.then(Http3Settings::default);
+    }
+    t.optional_section_with("http3", HTTP3, |t| {
+        let address = t.key(
+            "address",
+            "The only address for HTTP/3. By default, each address that has TLS.",
+        );
+        let address = address.optional();
+        let certificate = t.key(
+            "cert",
+            "One more certificate, as in `http.ssl.certificates`.",
+        );
+        let certificate: Option<PathBuf> = certificate.optional();
+        let key = t
+            .key("key", "The private key of that certificate.")
+            .is_path();
+        let key: Option<PathBuf> = key.optional();
+        Http3Settings {
+            address,
+            pair: read_pair(t, certificate, key),
+        }
+    })
+}
+
+fn check_http3(t: &mut Table<'_>, settings: &HttpSettings) {
+    let Some(http3) = &settings.http3 else { return };
+    let listeners = settings.listeners();
+    let with_tls = || listeners.iter().filter(|listener| listener.tls);
+    let message = if settings.ssl.is_none() && http3.pair.is_none() {
+        "has no certificate"
+    } else if http3.address.is_none() && with_tls().next().is_none() {
+        "has no address: nothing listens with TLS"
+    } else {
+        if with_tls().any(|listener| listener.proxies.is_some()) {
+            let hint = "a load balancer that tells of its clients passes on TCP alone; remove \
+                        `http3`, or let clients reach this server";
+            t.warn("http3", "has no PROXY protocol", hint);
+        }
+        return;
+    };
+    let hint = "a section `ssl` with `cert` and `key` is for both";
+    t.error("http3", message, hint);
+}
+
 /// What can be said only when all is known.
 pub(super) fn check(t: &mut Table<'_>, settings: &HttpSettings) {
     let listeners = settings.listeners();
@@ -399,6 +459,7 @@ pub(super) fn check(t: &mut Table<'_>, settings: &HttpSettings) {
             "`ssl` and the places of `listen` have a section of that name, too",
         );
     }
+    check_http3(t, settings);
     let mut seen: Vec<&Listen> = Vec::new();
     for at in listeners.iter().filter_map(|listener| listener.at.as_ref()) {
         let any_port = matches!(at, Listen::Tcp(Address { port: 0, .. }));

@@ -42,7 +42,8 @@ pub use fileserver::FileServerSettings;
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
 pub use listen::{
-    HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings, UnixSocketSettings,
+    HSTS_AGE, HstsSettings, Http3Settings, ListenSettings, Mode, SOCKET_MODE, SslSettings,
+    UnixSocketSettings,
 };
 pub use pronghorn_workers::DEFAULT_POOL;
 pub use rate_limit::{Rate, RateKey, RateLimitSettings, Refusal};
@@ -71,6 +72,8 @@ pub struct HttpSettings {
     pub listen: Vec<ListenSettings>,
     pub ssl: Option<SslSettings>,
     pub http2: Http2Limits,
+    /// None: it is not spoken.
+    pub http3: Option<Http3Settings>,
     /// I/O threads, from 1 to [`MAX_IO_THREADS`].
     pub threads: usize,
     /// The status when PHP fails, from 400 to 599.
@@ -171,6 +174,7 @@ impl Section for HttpSettings {
                 "HTTP/2. It is always on for TLS.",
                 listen::read_http2,
             ),
+            http3: listen::read_http3(t),
             threads: read_threads(t),
             internal_error_code: read_internal_error_code(t),
             access_logs: t
@@ -556,7 +560,6 @@ fn check_files(t: &mut Table<'_>, settings: &HttpSettings) {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("http3", "HTTP/3");
     t.not_yet("fcgi", "a FastCGI listener");
     t.not_yet("cache", "a cache of replies");
     t.not_yet("new_relic", "New Relic");

@@ -27,9 +27,6 @@ pub(super) const HEADS: usize = 2;
 const QUEUE: usize = 256 << 10;
 /// Bytes that a stream may add to them, however many others wait: a frame of HTTP/2.
 const LEAST: usize = 16 << 10;
-/// Bytes of all replies of a connection that may wait in memory until the client gives room for
-/// them. The rest waits in files.
-const HELD: usize = 1 << 20;
 /// The socket was not looked at, in place of one more than what the client has not taken.
 const NOT_SEEN: u64 = 0;
 /// For the rest of a block of fields that did not come in one read.
@@ -71,10 +68,6 @@ pub(super) struct Signs {
     queued: AtomicUsize,
     /// Bytes that are being read from files to be sent.
     reading: AtomicUsize,
-    /// Bytes of replies in memory for which the client has given no room.
-    held: AtomicUsize,
-    /// Bytes of replies that wait in files.
-    spilled: AtomicU64,
     drained: Notify,
     /// Streams that wait for room, and whose turn it is: they come in their order.
     waiting: AtomicUsize,
@@ -94,30 +87,6 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A reply in a file that waits for the client.
-pub(super) struct Spilled<'a> {
-    signs: &'a Signs,
-    bytes: u64,
-}
-
-impl Drop for Spilled<'_> {
-    fn drop(&mut self) {
-        self.signs.spilled.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// A reply in memory that waits for the client.
-pub(super) struct HeldReply<'a> {
-    signs: &'a Signs,
-    bytes: usize,
-}
-
-impl Drop for HeldReply<'_> {
-    fn drop(&mut self) {
-        self.signs.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -194,29 +163,6 @@ impl Signs {
     pub(super) fn end_reading(&self, bytes: usize) {
         self.reading.fetch_sub(bytes, Ordering::Relaxed);
         self.drained.notify_waiters();
-    }
-
-    /// Keeps so much of a reply in memory until that is dropped; `None` when the connection has as
-    /// much there as it may.
-    pub(super) fn hold(&self, bytes: usize) -> Option<HeldReply<'_>> {
-        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
-        let kept = HeldReply { signs: self, bytes };
-        (held + bytes <= HELD).then_some(kept)
-    }
-
-    /// Counts so much of a reply in a file until that is dropped. `None` where files have no room
-    /// for it: once they take half of what they may, a connection has a share, and in the end
-    /// bodies of requests go before.
-    pub(super) fn spill(&self, bytes: u64, (used, limit): (u64, u64)) -> Option<Spilled<'_>> {
-        const OF_A_CONNECTION: u64 = 8;
-        let spilled = self.spilled.fetch_add(bytes, Ordering::Relaxed);
-        let kept = Spilled { signs: self, bytes };
-        let most = match used {
-            used if used < limit / 2 => u64::MAX,
-            used if used < limit / 4 * 3 => limit / OF_A_CONNECTION,
-            _ => 0,
-        };
-        (spilled.saturating_add(bytes) <= most).then_some(kept)
     }
 
     /// Something was given to `h2` to be sent.
@@ -503,23 +449,5 @@ mod tests {
         let many: Vec<_> = (0..100).map(|_| Waiting::new(&signs.waiting)).collect();
         assert_eq!(again.as_mut().poll(&mut cx), Poll::Ready(LEAST));
         drop(many);
-    }
-
-    #[test]
-    fn the_fuller_the_disk_the_less_of_it_has_one_connection() {
-        const LIMIT: u64 = 800;
-        let signs = Signs::default();
-        let all = signs.spill(1000, (0, LIMIT)).expect("there is room");
-        assert!(signs.spill(1, (LIMIT / 2, LIMIT)).is_none());
-        drop(all);
-        let share = signs.spill(100, (LIMIT / 2, LIMIT)).expect("its share");
-        assert!(signs.spill(1, (LIMIT / 2, LIMIT)).is_none());
-        drop(share);
-        assert!(signs.spill(1, (LIMIT / 4 * 3, LIMIT)).is_none());
-        assert_eq!(
-            signs.spilled.load(Ordering::Relaxed),
-            0,
-            "what is refused is not counted"
-        );
     }
 }

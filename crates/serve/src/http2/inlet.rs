@@ -1,8 +1,9 @@
 //! A client's frames on their way to `h2`: all pass as they came, but for malformed requests, which
 //! are made such that `h2` ends their stream, or shows them to us, and not the connection.
 
-use super::block::{Blocks, Fault, GROWN, Judged, Most, condemn, mark};
+use super::block::{Blocks, GROWN, Judged, Most, condemn, mark};
 use super::flood::{HEAD, PREFACE};
+use crate::field_name::Fault;
 
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;

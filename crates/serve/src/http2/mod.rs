@@ -4,10 +4,8 @@
 mod block;
 mod flood;
 mod guard;
-mod huffman;
 mod inlet;
 mod keep_alive;
-mod state;
 mod stream;
 
 use std::future::poll_fn;
@@ -24,9 +22,10 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use self::guard::{Guard, HEADS};
+use self::guard::{Guard, HEADS, Signs};
 use self::keep_alive::{KeepAlive, Life, jittered};
-use self::state::{ConnectionState, Running};
+use crate::client_memory::ClientBytes;
+use crate::connection_state::{ConnectionState, Running};
 use crate::limits::Limits;
 use crate::message::Peer;
 use crate::service::Entered;
@@ -82,7 +81,7 @@ enum Event {
 struct Driver {
     runtime: Handle,
     connection: Connection<Guard, Bytes>,
-    shared: Arc<ConnectionState>,
+    shared: Arc<ConnectionState<Arc<Signs>>>,
     timer: Timer,
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
     /// By when a draining connection without requests is closed.
@@ -189,7 +188,7 @@ impl Driver {
 
     /// Whether the client, which did nothing, has not been told yet that the connection ends.
     fn may_say_goodbye(&self) -> bool {
-        self.closing.is_none() && !self.shared.signs.is_blocked()
+        self.closing.is_none() && !self.shared.own.is_blocked()
     }
 
     /// Starts the task of a request.
@@ -210,7 +209,7 @@ impl Driver {
             if let Some(event) = self.poll_connection(cx) {
                 return Poll::Ready(event);
             }
-            match self.keep_alive.poll(cx, self.shared.signs.last_read()) {
+            match self.keep_alive.poll(cx, self.shared.own.last_read()) {
                 Life::Sign => {}
                 Life::None => return Poll::Ready(Event::Dead),
             }
@@ -226,7 +225,7 @@ impl Driver {
                 return Poll::Ready(Event::Expired);
             }
             self.uptake.put_off(); // it may take a moment
-            self.shared.signs.ask();
+            self.shared.own.ask();
         }
     }
 
@@ -246,11 +245,15 @@ impl Driver {
                 None => return Some(Event::Ended),
             }
         }
-        self.shared.signs.flushed();
-        self.shared.note_pinned();
+        self.shared.own.flushed();
+        let (shared, pinned) = (&self.shared, self.shared.own.pinned());
+        // `h2` keeps them between requests, too.
+        shared
+            .entered
+            .keeps(&shared.peer, ClientBytes::Input, pinned);
         self.look();
         if self.closing.is_none() {
-            if let Some(flood) = self.shared.signs.flood() {
+            if let Some(flood) = self.shared.own.flood() {
                 return Some(Event::Flood(flood.name()));
             }
             if self.drain_until.is_none() && self.drain.as_mut().poll(cx).is_ready() {
@@ -271,14 +274,14 @@ impl Driver {
 
     /// Notes what the client has taken while responses wait for it.
     fn look(&mut self) {
-        if !self.shared.signs.is_blocked() && !self.shared.has_unread() {
+        if !self.shared.own.is_blocked() && !self.shared.has_unread() {
             if self.uptake.end() {
                 self.shared.has_moved();
             }
             return;
         }
         self.uptake.begin();
-        if let Some(seen) = self.shared.signs.seen() {
+        if let Some(seen) = self.shared.own.seen() {
             match self.uptake.look(seen) {
                 Look::First => {}
                 Look::Moved => self.shared.has_moved(),
@@ -289,7 +292,7 @@ impl Driver {
 
     /// A connection without requests makes room for others.
     fn note_idle(&mut self) {
-        if self.connection.has_streams() || self.shared.signs.is_blocked() {
+        if self.connection.has_streams() || self.shared.own.is_blocked() {
             self.idle_since = None;
         } else if self.idle_since.is_none() {
             let now = Instant::now();
@@ -306,7 +309,7 @@ impl Driver {
             self.drain_until.map_or(until, |drain| drain.min(until))
         });
         // Streams without a window have deadlines of their own.
-        let is_blocked = self.shared.signs.is_blocked();
+        let is_blocked = self.shared.own.is_blocked();
         let blocked = self.uptake.until(limits).filter(|_| is_blocked);
         let all = [idle, blocked, self.closing, self.age_ends];
         all.into_iter().flatten().min()

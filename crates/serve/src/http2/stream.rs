@@ -10,19 +10,21 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pronghorn_base::{LogThrottle, Timer, micros};
+use pronghorn_base::{Timer, micros};
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
-use pronghorn_pool::{Spool, SpoolClient, SpoolError, SpoolFile};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
-use super::block::{Fault, MARK};
-use super::state::Running;
+use super::block::MARK;
+use super::guard::Signs;
 use crate::body_error::BodyError;
 use crate::client_memory::Charge;
+use crate::connection_state::Running;
 use crate::date;
 use crate::detached::DetachedBody;
 use crate::exchange::Exchange;
+use crate::field_name::Fault;
+use crate::held_replies::NotStored;
 use crate::limits::Limits;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Reader};
@@ -31,7 +33,7 @@ use crate::source::Read;
 
 /// A request and the way back to its client.
 struct Stream {
-    running: Running,
+    running: Running<Arc<Signs>>,
     /// Until its end was seen, or nobody wants the rest: `h2` keeps what came as long as this is
     /// there, trailers too.
     body: Option<RecvStream>,
@@ -63,7 +65,7 @@ struct Cut;
 
 /// Answers one request.
 pub(super) async fn answer(
-    mut running: Running,
+    mut running: Running<Arc<Signs>>,
     request: http::Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
@@ -73,7 +75,7 @@ pub(super) async fn answer(
     let limits = &service.limits.receive;
     let fault = running
         .shared
-        .signs
+        .own
         .marked()
         .then(|| parts.headers.get(MARK))
         .flatten()
@@ -303,7 +305,7 @@ impl Stream {
             } else if is_from_file {
                 reading = self.room(out, FILE_PIECE).await?.min(FILE_PIECE);
                 reader.read_at_most(reading);
-                shared.signs.begin_reading(reading);
+                shared.own.begin_reading(reading);
             } else {
                 reader.read_at_most(1); // a file may come now
             }
@@ -316,7 +318,7 @@ impl Stream {
             let next = next.await;
             drop(silent);
             if reading > 0 {
-                shared.signs.end_reading(reading);
+                shared.own.end_reading(reading);
             }
             match next? {
                 // The worker's side has put the rest into a file meanwhile: as above.
@@ -324,23 +326,22 @@ impl Stream {
                     reader.read_again(bytes.len());
                 }
                 Read::Bytes(bytes) => {
-                    let signs = &shared.signs;
+                    let signs = &shared.own;
                     let fits = is_from_file || {
                         out.reserve_capacity(bytes.len());
                         out.capacity() >= bytes.len() && signs.has_room()
                     };
                     let waiting = if fits { 0 } else { reader.shut() };
                     let all = bytes.len() + waiting;
-                    let held = if fits { None } else { signs.hold(all) };
+                    let held = if fits { None } else { shared.replies.hold(all) };
                     if !fits && held.is_none() {
                         let mut all = vec![bytes];
                         all.extend(reader.take_waiting());
-                        let len = all.iter().map(|bytes| bytes.len() as u64).sum();
                         let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
-                        let counted = signs.spill(len, spool.usage());
-                        drop(spilled.replace(counted.ok_or_else(tell_of_full)?));
                         let client = shared.charge().client(shared.peer.address);
-                        reader.go_on_with(spill(spool.clone(), all, client).await?);
+                        let (file, counted) = shared.replies.spill(spool, all, client).await?;
+                        drop(spilled.replace(counted));
+                        reader.go_on_with(file);
                         continue;
                     }
                     let counted = held.map(|held| (held, shared.charged(all)));
@@ -392,7 +393,7 @@ impl Stream {
             }
             let piece = bytes.split_to(room.min(bytes.len()));
             self.sent += piece.len() as u64;
-            self.running.shared.signs.queue(piece.len());
+            self.running.shared.own.queue(piece.len());
             out.send_data(piece, is_last && bytes.is_empty())?;
         }
         Ok(())
@@ -421,7 +422,7 @@ impl Stream {
             self.waited += since.elapsed();
         }
         let shared = &self.running.shared;
-        let mut drained = pin!(shared.signs.room());
+        let mut drained = pin!(shared.own.room());
         let mut unread = None;
         let share = poll_fn(|cx| match drained.as_mut().poll(cx) {
             Poll::Ready(share) => Poll::Ready(Ok(share)),
@@ -446,39 +447,10 @@ async fn pass_over(framing: &mut h1::Response, mut reader: Reader) {
     }
 }
 
-/// Puts a reply into a file, from which no more is read than the client has room for.
-async fn spill(
-    spool: Arc<Spool>,
-    bytes: Vec<Bytes>,
-    client: Option<Arc<dyn SpoolClient>>,
-) -> Result<SpoolFile, Cut> {
-    let write = move || {
-        let mut file = spool.unnamed()?;
-        file.hold_for(client);
-        for bytes in bytes {
-            file.append(&bytes)?;
-        }
-        Ok::<_, SpoolError>(file)
-    };
-    let Ok(written) = tokio::task::spawn_blocking(write).await else {
-        return Err(Cut); // the server ends
-    };
-    written.map_err(|error| not_stored(&error.with_cause()))
-}
-
-fn tell_of_full() -> Cut {
-    not_stored("replies take too much of what spool files may")
-}
-
-fn not_stored(why: &str) -> Cut {
-    static NOT_STORED: LogThrottle = LogThrottle::new();
-    if let Some(replies) = NOT_STORED.should_log() {
-        tracing::warn!(
-            target: "http", replies,
-            "a reply that waits for its client can't be stored: {why}"
-        );
+impl From<NotStored> for Cut {
+    fn from(NotStored: NotStored) -> Self {
+        Self
     }
-    Cut
 }
 
 impl From<h2::Error> for Cut {

@@ -7,13 +7,18 @@ mod client;
 mod diagnosis;
 mod store;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::LogThrottle;
+use quinn::crypto::rustls::QuicServerConfig;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{
+    NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, WebPkiClientVerifier,
+};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -30,7 +35,7 @@ pub use store::{Renewed, Store};
 
 /// How long a client may take from the connection to the end of the handshake. As long as for a
 /// head: it is what comes before one.
-const HANDSHAKE: Duration = Duration::from_secs(15);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// The names of protocols in a handshake (RFC 7301).
 const HTTP_2: &[u8] = b"h2";
@@ -41,6 +46,31 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 const RECORD: u8 = 22;
 /// How much is shown of what is no TLS: enough to recognize a protocol.
 const SHOWN: usize = 8;
+
+/// Sessions of QUIC that are kept for clients that come back, about a kilobyte each.
+const SESSIONS: usize = 4096;
+
+/// Sessions are not in tickets.
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
 
 /// A client of a port for TLS begins in one of these ways.
 pub(crate) enum Accepted {
@@ -132,6 +162,37 @@ impl Tls {
         Arc::make_mut(&mut self.config).alpn_protocols.clear();
         self.owner = Owner::Tcp;
         self
+    }
+
+    /// For QUIC, where HTTP/3 is spoken: with the same certificates, and TLS 1.3 alone.
+    pub(crate) fn for_quic(&self) -> Option<QuicServerConfig> {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = vec![crate::http3::ALPN.to_vec()];
+        if !self.asks {
+            // Who comes back may send a request with its first packets. Sessions are kept here and
+            // not in tickets, so that none is taken twice: what was seen on its way can't be
+            // repeated.
+            config.ticketer = Arc::new(NoTickets);
+            config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+            config.max_early_data_size = u32::MAX; // QUIC has limits of its own
+        }
+        QuicServerConfig::try_from(config).ok() // it has the cipher suite that QUIC begins with
+    }
+
+    /// Whether clients are asked for certificates: who they are is known when they have shaken
+    /// hands, and not before.
+    pub(crate) const fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The certificate that a client has shown in the handshake of QUIC.
+    pub(crate) fn quic_certificate(
+        &self,
+        shown: Option<Box<dyn Any>>,
+    ) -> Option<ClientCertificate> {
+        let shown = shown.filter(|_| self.verifies)?;
+        let shown = shown.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+        shown.first().map(|der| ClientCertificate::new(der))
     }
 
     /// Shakes hands with whoever speaks TLS.

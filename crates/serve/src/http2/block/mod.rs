@@ -12,23 +12,19 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::huffman;
+use crate::field_name::{CRUMBS, Fault, Name, REQUEST};
+use crate::prefixed::{Input, Unreadable, append_string};
 
 /// Bytes that the table holds at most: the size that we announce by announcing nothing (RFC 9113,
 /// section 6.5.2).
 const TABLE: usize = 4096;
 /// Bytes that a field takes of it beside its texts (RFC 7541, section 4.1).
 const OVERHEAD: usize = 32;
-/// Names longer than this are none for `http`.
-const LONGEST_NAME: usize = u16::MAX as usize;
 /// Room that the buffer for texts keeps from one block to the next.
 const TEXT: usize = 1 << 10;
 /// Bytes that may take the place of fields in one block: few octets can name a long field of the
 /// table, again and again.
 const INSTEAD: usize = 256 << 10;
-/// Parts of a cookie that a request may have. Browsers send one for each cookie, and keep at most
-/// 180 of a site.
-const CRUMBS: usize = 256;
 /// Fields beyond what a block may have that can't be left out, because the table keeps them: more
 /// than fit there at a time.
 const KEPT: usize = TABLE / OVERHEAD;
@@ -41,172 +37,6 @@ const KEPT_OCTETS: usize = 2 * TABLE;
 /// Makes a request's block one that this server refuses: the name of a field behind all others,
 /// with a [`Fault`] for a value.
 pub(super) const MARK: &str = "~malformed";
-
-/// Why a request is malformed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    Name,
-    Value,
-    Connection,
-    Pseudo,
-    Priority,
-    /// More fields than a block may have. Such a request is not malformed: it gets an answer.
-    TooMany,
-}
-
-impl Fault {
-    const ALL: [Self; 6] = [
-        Self::Name,
-        Self::Value,
-        Self::Connection,
-        Self::Pseudo,
-        Self::Priority,
-        Self::TooMany,
-    ];
-
-    fn mark(self) -> u8 {
-        b'0' + self as u8
-    }
-
-    /// The fault that the value of a mark says.
-    pub(super) fn of(mark: &[u8]) -> Self {
-        let fault = Self::ALL.into_iter().find(|fault| mark == [fault.mark()]);
-        fault.unwrap_or(Self::Name)
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Name => "a field's name",
-            Self::Value => "a field's value",
-            Self::Connection => "a field about the connection",
-            Self::Pseudo => "a field that begins with a colon",
-            Self::Priority => "a stream that depends on itself",
-            Self::TooMany => "too many fields",
-        }
-    }
-}
-
-/// The meaning of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
-    Method,
-    Scheme,
-    Path,
-    Authority,
-    Te,
-    Cookie,
-    Plain,
-    /// None of a request.
-    Bad(Fault),
-}
-
-impl Name {
-    fn of(name: &[u8]) -> Self {
-        match name {
-            b":method" => Self::Method,
-            b":scheme" => Self::Scheme,
-            b":path" => Self::Path,
-            b":authority" => Self::Authority,
-            // `:status` is for replies, `:protocol` for what this server does not offer.
-            [b':', ..] => Self::Bad(Fault::Pseudo),
-            b"te" => Self::Te,
-            b"cookie" => Self::Cookie,
-            // RFC 9113, section 8.2.2.
-            b"connection" | b"transfer-encoding" | b"upgrade" | b"keep-alive"
-            | b"proxy-connection" => Self::Bad(Fault::Connection),
-            _ if is_token(name) && name.len() <= LONGEST_NAME => Self::Plain,
-            _ => Self::Bad(Fault::Name),
-        }
-    }
-
-    /// An entry of the static table (RFC 7541, appendix A), which begins with 1.
-    fn of_static(index: usize) -> Self {
-        match index {
-            1 => Self::Authority,
-            2..=3 => Self::Method,
-            4..=5 => Self::Path,
-            6..=7 => Self::Scheme,
-            8..=14 => Self::Bad(Fault::Pseudo),
-            32 => Self::Cookie,
-            57 => Self::Bad(Fault::Connection),
-            _ => Self::Plain,
-        }
-    }
-
-    /// A bit for each field that requests begin with, which trailers must not have (RFC 9113,
-    /// section 8.3).
-    const fn begins(self) -> u8 {
-        match self {
-            Self::Method => 1,
-            Self::Scheme => 2,
-            Self::Path => 4,
-            Self::Authority => 8,
-            Self::Te | Self::Cookie | Self::Plain | Self::Bad(_) => 0,
-        }
-    }
-
-    /// The fault of a value, if it has one.
-    fn fault_of(self, value: &[u8]) -> Option<Fault> {
-        let is_good = match self {
-            Self::Bad(fault) => return Some(fault),
-            Self::Plain | Self::Cookie => value
-                .iter()
-                .all(|byte| *byte >= b' ' && *byte != 0x7f || *byte == b'\t'),
-            Self::Te if value != b"trailers" => return Some(Fault::Connection),
-            Self::Te => true,
-            Self::Method => {
-                !value.is_empty()
-                    && value
-                        .iter()
-                        .all(|byte| is_token_byte(byte.to_ascii_lowercase()))
-            }
-            Self::Scheme => is_scheme(value),
-            Self::Path => is_path(value),
-            Self::Authority => is_authority(value),
-        };
-        (!is_good).then_some(Fault::Value)
-    }
-
-    /// Takes the place of a value of which `h2` must have no more than the length.
-    fn filler(self, length: usize) -> Vec<u8> {
-        let mut value = vec![b'x'; length];
-        if let (Self::Path, Some(first)) = (self, value.first_mut()) {
-            *first = b'/';
-        }
-        value
-    }
-}
-
-/// Without one of these fields there is no request; see [`Name::begins`].
-const REQUEST: u8 = 7;
-
-/// Whether a token may have this byte (RFC 9110, section 5.6.2); capitals are left out.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte))
-}
-
-/// As in an absolute form of HTTP/1.1. A proxy that ends TLS may say `https` without TLS.
-fn is_scheme(value: &[u8]) -> bool {
-    let names = [&b"https"[..], b"http"];
-    names.iter().any(|name| value.eq_ignore_ascii_case(name))
-}
-
-/// Whether `http` takes it.
-fn is_path(value: &[u8]) -> bool {
-    let plain =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"/?&=-._~%+:,;@!$'()*[]".contains(byte);
-    matches!(value, [b'/', rest @ ..] if rest.len() < 1 << 14 && rest.iter().all(plain))
-        || matches!(value, [b'/', ..] | b"*") && http::uri::PathAndQuery::try_from(value).is_ok()
-}
-
-fn is_authority(value: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    !value.is_empty() && value.iter().all(plain) || http::uri::Authority::try_from(value).is_ok()
-}
 
 /// A field of the table.
 #[derive(Debug, Clone, Copy)]
@@ -327,8 +157,8 @@ enum Broken {
     Flood,
 }
 
-impl From<huffman::NoCode> for Broken {
-    fn from(_: huffman::NoCode) -> Self {
+impl From<Unreadable> for Broken {
+    fn from(Unreadable: Unreadable) -> Self {
         Self::NoHpack
     }
 }
@@ -396,7 +226,7 @@ impl Blocks {
         most: Most,
         mut tell: impl FnMut(Fault, Option<Patch>),
     ) -> Result<(), Broken> {
-        let mut input = Input { block, at: 0 };
+        let mut input = Input::new(block);
         let mut may_resize = true;
         let mut room = INSTEAD;
         let mut count = Count::new(most);
@@ -435,7 +265,7 @@ impl Blocks {
             let is_kept = first & 0x40 != 0;
             let index = input.integer(if is_kept { 6 } else { 4 })?;
             let (name, name_len) = if index == 0 {
-                let name = input.string(&mut self.text)?;
+                let name = input.string(7, &mut self.text)?;
                 (Name::of(name), name.len())
             } else {
                 let (name, length, _) = self.field(index)?;
@@ -443,7 +273,7 @@ impl Blocks {
             };
             begins |= name.begins();
             let value_at = input.at;
-            let value = input.string(&mut self.text)?;
+            let value = input.string(7, &mut self.text)?;
             let (fault, value_len) = (name.fault_of(value), value.len());
             let name = match (name, fault) {
                 // No value would make them good.
@@ -558,21 +388,6 @@ fn replacement(
     Ok(by)
 }
 
-/// Appends a text as it is, behind its length (RFC 7541, sections 5.1 and 5.2).
-fn append_string(to: &mut Vec<u8>, text: &[u8]) {
-    const PREFIX: usize = 0x7f;
-    let low = |number: usize| number.to_le_bytes()[0];
-    to.push(low(text.len().min(PREFIX)));
-    if let Some(mut rest) = text.len().checked_sub(PREFIX) {
-        while rest >= 0x80 {
-            to.push(low(rest) | 0x80);
-            rest >>= 7;
-        }
-        to.push(low(rest));
-    }
-    to.extend_from_slice(text);
-}
-
 fn spliced(block: &[u8], patches: Vec<Patch>) -> Vec<u8> {
     let mut made = Vec::with_capacity(block.len());
     let mut at = 0;
@@ -597,60 +412,6 @@ pub(super) fn condemn(block: &mut Vec<u8>) {
     block.push(0);
     append_string(block, b"te");
     append_string(block, b"");
-}
-
-struct Input<'a> {
-    block: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Input<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.block.get(self.at).copied()
-    }
-
-    fn next(&mut self) -> Result<u8, Broken> {
-        let byte = self.peek().ok_or(Broken::NoHpack)?;
-        self.at += 1;
-        Ok(byte)
-    }
-
-    /// A number whose first octet has so many bits for it (RFC 7541, section 5.1).
-    fn integer(&mut self, prefix: u32) -> Result<usize, Broken> {
-        /// Octets behind the first one: 28 bits are more than any length here.
-        const MORE: u32 = 4;
-        let mask = (1_usize << prefix) - 1;
-        let mut number = usize::from(self.next()?) & mask;
-        if number < mask {
-            return Ok(number);
-        }
-        for nth in 0..MORE {
-            let byte = self.next()?;
-            number += usize::from(byte & 0x7f) << (7 * nth);
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Broken::NoHpack)
-    }
-
-    /// A text, decoded into `text` where it must be.
-    fn string<'t>(&mut self, text: &'t mut Vec<u8>) -> Result<&'t [u8], Broken>
-    where
-        'a: 't,
-    {
-        let is_coded = self.peek().ok_or(Broken::NoHpack)? & 0x80 != 0;
-        let length = self.integer(7)?;
-        let end = self.at.checked_add(length).ok_or(Broken::NoHpack)?;
-        let bytes = self.block.get(self.at..end).ok_or(Broken::NoHpack)?;
-        self.at = end;
-        if !is_coded {
-            return Ok(bytes);
-        }
-        text.clear();
-        huffman::decode(bytes, text)?;
-        Ok(text)
-    }
 }
 
 /// How long the names of the static table are (RFC 7541, appendix A).

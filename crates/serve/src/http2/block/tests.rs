@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::flood::PREFACE;
-use super::super::huffman::encode;
 use super::super::inlet::{Inlet, Stop};
 use super::*;
+use crate::huffman::encode;
 
 /// More than any test of what a field is has.
 const MANY: Most = Most::of_request(1000);

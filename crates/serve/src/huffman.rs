@@ -1,4 +1,4 @@
-//! The Huffman code of HPACK (RFC 7541, section 5.2 and appendix B), decoding only.
+//! The Huffman code of HPACK and QPACK (RFC 7541, section 5.2 and appendix B), decoding only.
 
 /// The length of each octet's code, and of the end's, in bits. The code is canonical: its words
 /// follow from these.
@@ -32,7 +32,7 @@ const END: u16 = 256;
 
 /// Not the code: a word for the end, or padding that is none.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoCode;
+pub(crate) struct NoCode;
 
 #[derive(Debug)]
 struct Words {
@@ -87,7 +87,7 @@ const fn words() -> Words {
 }
 
 /// Appends what `coded` means to `text`, at most 8/5 of its length.
-pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), NoCode> {
+pub(crate) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), NoCode> {
     text.reserve(coded.len() * 8 / 5);
     let mut coded = coded.iter();
     let (mut bits, mut have) = (0_u64, 0_u32);
@@ -135,7 +135,7 @@ fn word(window: u32) -> (u16, u32) {
 }
 
 #[cfg(test)]
-pub(super) fn encode(text: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(text: &[u8]) -> Vec<u8> {
     let mut bits = Vec::new();
     for byte in text {
         let length = LENGTHS[usize::from(*byte)];

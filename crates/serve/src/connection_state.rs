@@ -1,4 +1,5 @@
-//! The state that the requests of a connection share, and their count.
+//! The state that the requests share that a connection has at a time, and their count: over HTTP/2
+//! and HTTP/3.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,9 +8,9 @@ use std::time::Duration;
 use pronghorn_base::micros;
 use tokio::time::Instant;
 
-use super::guard::Signs;
-use crate::client_memory::{Charge, ClientBytes, UNCOUNTED};
+use crate::client_memory::{Charge, UNCOUNTED};
 use crate::date::epoch_us;
+use crate::held_replies::HeldReplies;
 use crate::message::Peer;
 use crate::service::Entered;
 
@@ -20,13 +21,13 @@ const STREAM: usize = 7 << 10;
 const ORDINARY_STREAMS: usize = UNCOUNTED / STREAM;
 
 /// The state that all requests of a connection share. The connection counts as open until the last
-/// one has ended.
-pub(super) struct ConnectionState {
-    pub(super) peer: Arc<Peer>,
-    pub(super) entered: Entered,
-    pub(super) opened: Instant,
+/// one has ended. `P` is what its protocol adds.
+pub(crate) struct ConnectionState<P> {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) entered: Entered,
+    pub(crate) opened: Instant,
     /// The same moment in microseconds since the Unix epoch.
-    pub(super) opened_us: u64,
+    pub(crate) opened_us: u64,
     /// Tasks of requests.
     running: AtomicUsize,
     /// How many of them wait for more of their bodies.
@@ -36,16 +37,12 @@ pub(super) struct ConnectionState {
     /// When the client took something last while a response waited for it, in microseconds since
     /// `opened`.
     moved: AtomicU64,
-    pub(super) signs: Arc<Signs>,
+    pub(crate) replies: HeldReplies,
+    pub(crate) own: P,
 }
 
-impl ConnectionState {
-    pub(super) fn new(
-        peer: Arc<Peer>,
-        entered: Entered,
-        opened: Instant,
-        signs: Arc<Signs>,
-    ) -> Arc<Self> {
+impl<P> ConnectionState<P> {
+    pub(crate) fn new(peer: Arc<Peer>, entered: Entered, opened: Instant, own: P) -> Arc<Self> {
         Arc::new(Self {
             peer,
             entered,
@@ -55,49 +52,44 @@ impl ConnectionState {
             silent: AtomicUsize::new(0),
             unread: AtomicUsize::new(0),
             moved: AtomicU64::new(0),
-            signs,
+            replies: HeldReplies::default(),
+            own,
         })
     }
 
     /// Requests that are at work.
-    pub(super) fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
 
-    pub(super) fn charge(&self) -> Charge {
+    pub(crate) fn charge(&self) -> Charge {
         self.entered.account(&self.peer).charge()
     }
 
     /// Bytes that one request may hold uncounted: the requests at work share what a connection of
     /// HTTP/1.1 has.
-    pub(super) fn uncounted(&self) -> usize {
+    pub(crate) fn uncounted(&self) -> usize {
         UNCOUNTED / self.running().max(1)
     }
 
     /// For so much memory, where it is worth counting.
-    pub(super) fn charged(&self, bytes: usize) -> Charge {
+    pub(crate) fn charged(&self, bytes: usize) -> Charge {
         self.entered.charged(&self.peer, bytes, self.uncounted())
     }
 
-    /// Counts what `h2` keeps of the client's blocks of fields, also between requests.
-    pub(super) fn note_pinned(&self) {
-        let pinned = self.signs.pinned();
-        self.entered.keeps(&self.peer, ClientBytes::Input, pinned);
-    }
-
     /// One more request waits for its client.
-    pub(super) fn begin_silence(&self) {
+    pub(crate) fn begin_silence(&self) {
         self.silent.fetch_add(1, Ordering::Relaxed);
         self.may_be_silent();
     }
 
-    pub(super) fn end_silence(&self) {
+    pub(crate) fn end_silence(&self) {
         self.silent.fetch_sub(1, Ordering::Relaxed);
         self.entered.place().busy();
     }
 
     /// One more request has nobody at work for it, until this is dropped.
-    pub(super) fn silent(self: &Arc<Self>) -> Silent {
+    pub(crate) fn silent(self: &Arc<Self>) -> Silent<P> {
         self.begin_silence();
         Silent(self.clone())
     }
@@ -114,12 +106,12 @@ impl ConnectionState {
     }
 
     /// Whether a response waits for its client.
-    pub(super) fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed) > 0
     }
 
     /// The client has taken nothing of any response since this moment.
-    pub(super) fn is_still(&self, since: Instant) {
+    pub(crate) fn is_still(&self, since: Instant) {
         let silent = self.silent.load(Ordering::Relaxed);
         if silent + self.unread.load(Ordering::Relaxed) == self.running() {
             self.entered.place().untaken(since);
@@ -127,18 +119,18 @@ impl ConnectionState {
     }
 
     /// The client has taken something of a response.
-    pub(super) fn has_moved(&self) {
+    pub(crate) fn has_moved(&self) {
         let since = micros(self.opened.elapsed());
         self.moved.store(since, Ordering::Relaxed);
         self.entered.place().taken();
     }
 
-    pub(super) fn moved(&self) -> Instant {
+    pub(crate) fn moved(&self) -> Instant {
         self.opened + Duration::from_micros(self.moved.load(Ordering::Relaxed))
     }
 
     /// One more response waits, until this is dropped, for its client to take more.
-    pub(super) fn unread(self: &Arc<Self>) -> Unread {
+    pub(crate) fn unread(self: &Arc<Self>) -> Unread<P> {
         self.unread.fetch_add(1, Ordering::Relaxed);
         self.may_be_silent();
         Unread(self.clone())
@@ -146,18 +138,18 @@ impl ConnectionState {
 }
 
 /// A request that has nobody at work for it.
-pub(super) struct Silent(Arc<ConnectionState>);
+pub(crate) struct Silent<P>(Arc<ConnectionState<P>>);
 
-impl Drop for Silent {
+impl<P> Drop for Silent<P> {
     fn drop(&mut self) {
         self.0.end_silence();
     }
 }
 
 /// A response of which the client takes nothing.
-pub(super) struct Unread(Arc<ConnectionState>);
+pub(crate) struct Unread<P>(Arc<ConnectionState<P>>);
 
-impl Drop for Unread {
+impl<P> Drop for Unread<P> {
     fn drop(&mut self) {
         self.0.unread.fetch_sub(1, Ordering::Relaxed);
         self.0.entered.place().taken();
@@ -165,13 +157,13 @@ impl Drop for Unread {
 }
 
 /// Counts a request's task, and what it takes, while it lives.
-pub(super) struct Running {
-    pub(super) shared: Arc<ConnectionState>,
+pub(crate) struct Running<P> {
+    pub(crate) shared: Arc<ConnectionState<P>>,
     charge: Charge,
 }
 
-impl Running {
-    pub(super) fn new(shared: &Arc<ConnectionState>) -> Self {
+impl<P> Running<P> {
+    pub(crate) fn new(shared: &Arc<ConnectionState<P>>) -> Self {
         let others = shared.running.fetch_add(1, Ordering::Relaxed);
         let charge = if others < ORDINARY_STREAMS {
             Charge::default()
@@ -185,7 +177,7 @@ impl Running {
     }
 
     /// Its head has so many bytes.
-    pub(super) fn holds(&mut self, head: usize) {
+    pub(crate) fn holds(&mut self, head: usize) {
         if self.charge.is_none() && head > self.shared.uncounted() {
             self.charge = self.shared.charge();
         }
@@ -198,7 +190,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl<P> Drop for Running<P> {
     fn drop(&mut self) {
         self.shared.running.fetch_sub(1, Ordering::Relaxed);
         self.shared.may_be_silent();

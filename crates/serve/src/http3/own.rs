@@ -1,0 +1,28 @@
+//! The part of a connection that its task and those of its requests share.
+
+use quinn::Connection;
+use tokio::sync::Notify;
+
+use super::control::Streams;
+use super::frame::Code;
+
+/// Bytes of bodies that may be on their way before somebody takes them, and so are kept in memory:
+/// of one request, and of all of a connection.
+pub(crate) const STREAM_WINDOW: u32 = 128 << 10;
+pub(crate) const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of replies that are kept until the client has acknowledged them.
+pub(crate) const SEND_WINDOW: u32 = 1 << 20;
+/// A connection of HTTP/3, beside the state that others have, too.
+pub(crate) struct Own {
+    pub(super) connection: Connection,
+    pub(super) streams: Streams,
+    /// A request has ended.
+    pub(super) ended: Notify,
+}
+
+impl Own {
+    /// The client has broken a rule.
+    pub(super) fn close(&self, code: Code) {
+        self.connection.close(code.into(), b"");
+    }
+}
