@@ -115,7 +115,11 @@ const ABOUT: &[About] = &[
         CONFIGURED,
         "programs signal SIGUSR1 queue",
     ),
-    About::new("programs logs", CONFIGURED, "programs logs -f queue"),
+    About::new(
+        "programs logs",
+        &["config", "workdir", "dotenv", "overrides", "force"],
+        "programs logs -f queue",
+    ),
     About::new("cache", CONFIGURED, "cache --json"),
     About::new("cache get", CONFIGURED, "cache get pages front"),
     About::new("cache delete", CONFIGURED, "cache delete pages front"),
@@ -253,6 +257,8 @@ mod tests {
             let uses = |flag: &str| help.contains(flag);
             assert_eq!(uses("--pid"), name == "serve", "{name}\n{help}");
             assert_eq!(uses("--force"), name == "stop", "{name}\n{help}");
+            let follows = ["logs", "programs logs"].contains(&name.as_str());
+            assert_eq!(uses("--follow"), follows, "{name}\n{help}");
             assert!(!uses("--debug") && !uses("--version"), "{name}\n{help}");
             let is_alone = ["extension", "version", "completion", "config schema"]
                 .iter()

@@ -9,7 +9,7 @@ use crate::load::Loaded;
 use crate::node::{Map, Node, Value};
 use crate::place::{Origin, Place};
 use crate::setting::{Shape, Shown, Wrong, shorten};
-use crate::suggest::{aliases, is_same, meant};
+use crate::suggest::{aliases, is_same, meant, needless};
 use crate::table::Table;
 
 /// Settings with everything that is to be said about them.
@@ -329,6 +329,9 @@ impl Unknown {
     /// The nearest name beside it, else the section that it belongs in, else all names there.
     fn hint(&self, known: &[Record]) -> String {
         let siblings: Vec<_> = self.siblings.iter().map(String::as_str).collect();
+        if let Some(why) = needless(&self.name, &siblings) {
+            return format!("remove it: {why}");
+        }
         if let Some(near) = meant(&self.name, &siblings) {
             // Of an override there is no section to be seen.
             let is_bare = self.section.is_empty() || !self.place.is_override();

@@ -129,7 +129,7 @@ const ALIASES: &[(&[&str], &[&str])] = &[
     (&["startsecs"], &["start_time"]),
     (&["startretries", "max_restarts"], &["max_failures"]),
     (&["stopwaitsecs", "stop_grace_period"], &["stop_timeout"]),
-    (&["stopasgroup", "killasgroup"], &["stop_group"]),
+    (&["stopasgroup"], &["stop_group"]),
     (&["priority"], &["order"]),
     (&["stdout_logfile"], &["output.file"]),
     (&["stderr_logfile"], &["output.stderr_file"]),
@@ -137,6 +137,39 @@ const ALIASES: &[(&[&str], &[&str])] = &[
     (&["stdout_logfile_backups"], &["output.backups"]),
     (&["cwd", "working_dir", "working_directory"], &["directory"]),
 ];
+
+/// Keys of other programs that nothing has to be written for, the key beside which they stand, and
+/// why.
+const NEEDLESS: &[(&str, &str, &str)] = &[
+    (
+        "killasgroup",
+        "stop_group",
+        "all processes that a program has started are killed with it",
+    ),
+    (
+        "redirect_stderr",
+        "output",
+        "the log, and `output.file`, have the lines of both streams",
+    ),
+    (
+        "services",
+        "json_transcoding",
+        "the services are those of the files in `proto`",
+    ),
+    (
+        "reflection",
+        "json_transcoding",
+        "the server answers reflection in any case",
+    ),
+];
+
+/// Why nothing has to be written for a name of another program beside `candidates`.
+pub(crate) fn needless(name: &str, candidates: &[&str]) -> Option<&'static str> {
+    let found = NEEDLESS
+        .iter()
+        .find(|(word, beside, _)| is_same(word, name) && candidates.contains(beside));
+    found.map(|(_, _, why)| *why)
+}
 
 /// The name that was meant by a name that is none of `candidates`: what it is called here, or the
 /// nearest one.
@@ -215,6 +248,15 @@ mod tests {
         let all = words.len();
         words.dedup();
         assert_eq!(words.len(), all, "a word stands twice");
+    }
+
+    #[test]
+    fn what_needs_no_key_is_told_beside_the_key_that_is_meant() {
+        let program = ["command", "stop_group", "output"];
+        assert!(needless("killAsGroup", &program).is_some());
+        assert!(needless("redirect_stderr", &program).is_some());
+        assert_eq!(needless("services", &program), None);
+        assert!(needless("services", &["proto", "json_transcoding"]).is_some());
     }
 
     #[test]

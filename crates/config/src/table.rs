@@ -376,6 +376,12 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// The same of a part of a key's value. `message` goes on after the key.
+    pub fn value_not_yet(&mut self, name: &str, message: &str) {
+        let (severity, hint) = self.run.not_yet();
+        self.say(severity, &[name], message, hint);
+    }
+
     /// A key that the loader acts on.
     pub(crate) fn loading_key(&mut self, name: &'static str, sentence: &'static str) {
         self.take(name);
@@ -553,7 +559,9 @@ impl<'a> Table<'a> {
             Value::Map(map) => return Some(map),
             Value::Null => {
                 let message = format!("`{path}` is empty and counts as not written");
-                let hint = format!("write `{name}: {{}}` for the section with its defaults");
+                let hint = format!(
+                    "write its keys below it, or `{name}: {{}}` if its defaults are enough"
+                );
                 self.run
                     .diagnostics
                     .warn(&node.origin.place, message, &hint);

@@ -368,6 +368,19 @@ mod tests {
         assert!(hint("php 'a b' | tee x").starts_with("write a list"));
         assert!(hint("sh -c a | b").starts_with("put the text after `-c`"));
         assert!(hint("php a.php &").starts_with("remove it"));
+        assert_eq!(hint("sh -c php t.php"), "write `sh -c 'php t.php'`");
+        assert_eq!(
+            hint("/bin/bash -lc php t.php a"),
+            "write `/bin/bash -lc 'php t.php a'`"
+        );
+        for text in [
+            "sh -c 'php t.php'",
+            "sh -c 'echo $0' a",
+            "sh -c php",
+            "sh t.php a b",
+        ] {
+            assert_eq!(shell_syntax(text), None, "{text}");
+        }
 
         let needs = |text: &str| SpacedCommand::parse(text).expect(text).0.needs_shell();
         let hint = |text: &str| needs(text).expect(text).1;

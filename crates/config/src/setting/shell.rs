@@ -50,9 +50,10 @@ pub(super) fn syntax(words: &[Word], shown: &[String]) -> Option<(String, String
     if is_builtin(program) || variable(program).is_some() {
         return None; // there is no such program, which `Command::needs_shell` explains
     }
-    let at = words
-        .iter()
-        .position(|word| !word.is_quoted && is_syntax(&word.text))?;
+    let syntax = |word: &Word| !word.is_quoted && is_syntax(&word.text);
+    let Some(at) = words.iter().position(syntax) else {
+        return cut_off(words, shown);
+    };
     let is_last = at + 1 == words.len();
     let found = &words.get(at)?.text;
     if is_last && found == ";" {
@@ -62,8 +63,7 @@ pub(super) fn syntax(words: &[Word], shown: &[String]) -> Option<(String, String
         "has `{}`, which is an argument: no shell runs the command",
         shown.get(at)?
     );
-    let name = program.rsplit('/').next().unwrap_or_default();
-    let hint = if SHELLS.contains(&name) {
+    let hint = if is_shell(program) {
         "put the text after `-c` into quotes".to_owned()
     } else if is_last && found == "&" {
         "remove it: commands run beside the server in any case".to_owned()
@@ -73,6 +73,29 @@ pub(super) fn syntax(words: &[Word], shown: &[String]) -> Option<(String, String
         by_shell(&shown.join(" "))
     };
     Some((message, hint))
+}
+
+/// A shell whose text has lost its quotes: it runs the first word alone.
+fn cut_off(words: &[Word], shown: &[String]) -> Option<(String, String)> {
+    let [shell, option, text, _, ..] = words else {
+        return None;
+    };
+    let is_text = option.text.starts_with('-') && option.text.ends_with('c');
+    let is_one_word = !text.is_quoted && !text.text.contains(char::is_whitespace);
+    if !is_shell(&shell.text) || !is_text || !is_one_word {
+        return None;
+    }
+    let (before, after) = shown.split_at_checked(2)?;
+    let (shell, first) = (shell.text.as_str(), after.first()?);
+    let message =
+        format!("has no quotes after `-c`: `{shell}` runs `{first}` without its arguments");
+    let hint = format!("write `{} '{}'`", before.join(" "), after.join(" "));
+    Some((message, hint))
+}
+
+fn is_shell(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    SHELLS.contains(&name)
 }
 
 /// The step for a command that needs a shell.
