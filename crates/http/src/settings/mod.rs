@@ -496,11 +496,7 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
     }
     if !later.is_empty() {
         let message = format!("names what is not there yet: {}", later.join(", "));
-        t.warn(
-            "middleware",
-            &message,
-            "requests pass without it in this version",
-        );
+        t.value_not_yet("middleware", &message);
     }
     if !unknown.is_empty() {
         let message = format!("names unknown middleware: {}", unknown.join(", "));
