@@ -123,10 +123,7 @@ impl Service for GrpcService {
     fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
         let mut findings = Vec::new();
         match load(&self.settings, machine.directory) {
-            Err(error) => {
-                let (message, hint) = (format!("can't be used: {error}"), error.hint());
-                findings.push(Finding::missing("grpc.proto", message, hint));
-            }
+            Err(error) => findings.push(unusable(&error)),
             Ok(loaded) => {
                 if loaded.table.streams() && self.settings.stream_pool.is_none() {
                     findings.push(Finding::doubtful(
@@ -143,8 +140,7 @@ impl Service for GrpcService {
         if let Some(tls) = &self.settings.tls
             && let Err(error) = Certificates::load(tls, machine.directory)
         {
-            let message = format!("can't be used: {error}");
-            findings.push(Finding::missing("grpc.tls", message, "correct the files"));
+            findings.push(unusable_tls(&error));
         }
         findings
     }
@@ -158,6 +154,19 @@ impl Service for GrpcService {
             Ok(Box::new(running) as Box<dyn Running>)
         })
     }
+}
+
+fn unusable(error: &FileError) -> Finding {
+    Finding::missing(
+        "grpc.proto",
+        format!("can't be used: {error}"),
+        error.hint(),
+    )
+}
+
+fn unusable_tls(error: &dyn std::fmt::Display) -> Finding {
+    let message = format!("can't be used: {error}");
+    Finding::missing("grpc.tls", message, "correct the files")
 }
 
 /// Name, section and settings of each pool.
@@ -185,10 +194,13 @@ fn specs<'a>(settings: &'a GrpcSettings, spool: &Arc<Spool>) -> Vec<PoolSpec<'a>
 async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<Grpc, StartError> {
     let workers = context.workers.clone().expect("a service with workers");
     let directory = context.directory().to_owned();
-    let loaded = load(&settings, &directory)?;
+    let loaded = load(&settings, &directory).map_err(|error| unusable(&error))?;
     tell(&loaded.doubts);
     let certificates = match &settings.tls {
-        Some(tls) => Some(Certificates::load(tls, &directory)?),
+        Some(tls) => {
+            let loaded = Certificates::load(tls, &directory);
+            Some(loaded.map_err(|error| unusable_tls(&error))?)
+        }
         None => None,
     };
     let mut inherited = context.sockets.take(GRPC);

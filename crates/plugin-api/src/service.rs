@@ -183,6 +183,8 @@ pub struct Machine<'a> {
     pub environment: &'a [(OsString, OsString)],
     /// None if another user will start the server: then nobody knows what its users may do.
     pub users: Option<&'a WorkerUsers>,
+    /// The time of a server's stop.
+    pub grace_period: Duration,
 }
 
 impl Machine<'_> {
@@ -238,6 +240,18 @@ pub struct Lack {
     /// It is started all the same, and fails.
     pub starts: bool,
 }
+
+/// A start fails with it where one key is the reason.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key, message, hint, ..
+        } = self;
+        write!(f, "`{key}` {message}\nhint: {hint}")
+    }
+}
+
+impl Error for Finding {}
 
 impl Finding {
     /// What the server does not start without.

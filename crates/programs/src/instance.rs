@@ -9,6 +9,7 @@ use std::time::Duration;
 use pronghorn_base::{LogThrottle, millis, since_1970, with_causes};
 use pronghorn_config::{Command, show_duration};
 use pronghorn_launch::{Ended, Leftovers, Program, ProgramError, RunningProgram};
+use pronghorn_plugin_api::Finding;
 use pronghorn_pool::{Incident, IncidentKind, Incidents};
 use pronghorn_process::{
     Credentials, Exit, NamedSignal, Spawner, family_memory, find_runnable, search_path,
@@ -19,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use crate::LOG;
 use crate::channel::{Channel, record};
 use crate::environment::set;
 use crate::files::{FileError, FilePlace, Writer};
@@ -68,16 +70,20 @@ impl Surroundings {
     }
 
     /// Whether a program could be started, before anything is done for it.
-    pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), String> {
+    pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), Refused> {
+        let refused = |key, message, hint: String| Refused { key, message, hint };
         let Some(command) = spec.command() else {
-            return Err("it has no command".to_owned());
+            let hint = "for example `command: php artisan queue:work`".to_owned();
+            return Err(refused("command", "is missing".to_owned(), hint));
         };
         let directory = self.directory_of(spec);
         if !directory.is_dir() {
-            let directory = directory.display();
-            return Err(format!(
-                "it can't be started: there is no directory `{directory}`"
-            ));
+            let message = format!("names `{}`, which is no directory", directory.display());
+            let hint = "create it, or name another directory".to_owned();
+            return Err(refused("directory", message, hint));
+        }
+        if let Some((message, hint)) = command.needs_shell() {
+            return Err(refused("command", message, hint));
         }
         let mut variables = self.pools.command_variables();
         spec.settings.set_variables(&mut variables);
@@ -85,9 +91,35 @@ impl Surroundings {
         let user = spec.user.as_ref().or(self.user.as_ref());
         let found = find_runnable(program, search_path(&variables), &directory, user);
         found.map(|_| ()).map_err(|why| {
-            let hint = why.hint(&directory);
-            format!("it can't be started: `{program}` {why} (hint: {hint})")
+            let message = format!("runs `{program}`, which {why}");
+            refused("command", message, why.hint(&directory))
         })
+    }
+}
+
+/// Why a program can't be started: of which key, in the words of `check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    key: &'static str,
+    message: String,
+    hint: String,
+}
+
+impl Refused {
+    /// The same about a key of the configuration.
+    pub(crate) fn of(self, program: &str) -> Finding {
+        let key = format!("{LOG}.{program}.{}", self.key);
+        Finding::missing(key, self.message, self.hint)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, message, hint } = self;
+        write!(
+            f,
+            "it can't be started: its `{key}` {message} (hint: {hint})"
+        )
     }
 }
 
@@ -288,6 +320,8 @@ struct Supervised {
     /// Asked to end, it is killed then.
     kill_at: Option<Instant>,
     was_killed: bool,
+    /// The time for its end, where the server's stop leaves less than its own.
+    cut_to: Option<Duration>,
     /// The settings that it was started with.
     spec: Arc<Spec>,
 }
@@ -353,7 +387,10 @@ impl Instance {
                 if let Some(process) = &mut self.process
                     && let (Some(at), Some(within)) = (&mut process.kill_at, within)
                 {
-                    *at = (*at).min(Instant::now() + within);
+                    let earlier = Instant::now() + within;
+                    if earlier < *at {
+                        (*at, process.cut_to) = (earlier, Some(within));
+                    }
                 }
                 self.step(Event::Stop).await;
             }
@@ -455,6 +492,7 @@ impl Instance {
             unfit: None,
             kill_at: None,
             was_killed: false,
+            cut_to: None,
             spec,
         });
         self.told.send_modify(|facts| {
@@ -539,10 +577,8 @@ impl Instance {
         };
         let settings = &process.spec.settings;
         let own = settings.stop_timeout;
-        let time = self
-            .stop_within
-            .take()
-            .map_or(own, |within| within.min(own));
+        process.cut_to = self.stop_within.take().filter(|within| *within < own);
+        let time = process.cut_to.unwrap_or(own);
         process
             .running
             .signal(settings.stop_signal, settings.stop_group);
@@ -560,6 +596,7 @@ impl Instance {
             spec,
             unfit,
             was_killed,
+            cut_to,
             ..
         } = process;
         let (pid, lived) = (running.pid(), since.elapsed());
@@ -610,6 +647,11 @@ impl Instance {
             _ => is_judged,
         };
         if matches!(before, ProcessState::Stopping(_)) {
+            let time = show_duration(rounded(cut_to.unwrap_or(settings.stop_timeout)));
+            let limit = match cut_to {
+                Some(_) => "`endure.grace_period`",
+                None => "`stop_timeout`",
+            };
             if was_killed {
                 record!(
                     self.around.channel,
@@ -617,7 +659,7 @@ impl Instance {
                     program = name,
                     index,
                     pid,
-                    "it did not end in time, and was killed"
+                    "it did not end in time, and was killed after {time} ({limit})"
                 );
             }
             record!(
@@ -629,8 +671,7 @@ impl Instance {
                 "service was stopped"
             );
             let how = if was_killed {
-                let time = show_duration(settings.stop_timeout);
-                format!("killed, for it did not end within {time} (`stop_timeout`)")
+                format!("killed, for it did not end within {time} ({limit})")
             } else {
                 format!("stopped ({exit})")
             };

@@ -9,7 +9,7 @@ use pronghorn_process::NamedSignal;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::instance::{Facts, Handle, InstanceOrder, Spec, Surroundings};
+use crate::instance::{Facts, Handle, InstanceOrder, Refused, Spec, Surroundings};
 use crate::machine::ProcessState;
 use crate::said::Hearing;
 use crate::settings::Replace;
@@ -77,7 +77,7 @@ impl Program {
     }
 
     /// Whether it could be started by these settings, before anything is stopped for it.
-    pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), String> {
+    pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), Refused> {
         self.around.look_up(spec)
     }
 
@@ -167,7 +167,7 @@ impl Program {
         let Ok(_changing) = self.changing.try_lock() else {
             return Err("a restart is under way already".to_owned());
         };
-        self.look_up(&to)?;
+        self.look_up(&to).map_err(|why| why.to_string())?;
         let change = CancellationToken::new();
         *lock(&self.change) = change.clone();
         let before = self.spec();

@@ -1,15 +1,17 @@
 //! All programs of a server.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_config::show_duration;
 use pronghorn_process::{Credentials, LookupError};
 use pronghorn_workers::Watch;
 use thiserror::Error;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::channel::record;
@@ -116,7 +118,8 @@ impl Programs {
             name: spec.name.clone(),
             why,
         };
-        self.0.around.look_up(&spec).map_err(refused)?;
+        let found = self.0.around.look_up(&spec);
+        found.map_err(|why| refused(why.to_string()))?;
         let program = self.add(spec, true)?;
         if let Err(why) = program.start().await {
             self.remove(&name).await?;
@@ -165,11 +168,33 @@ impl Programs {
                 break;
             }
             for program in group {
-                // Its records say why; those after it may do without.
-                _ = program.settled().await;
+                self.wait_for(&program).await;
             }
         }
         Ok(())
+    }
+
+    /// Waits until a program is up, or has failed: its records say why, and those after it may do
+    /// without.
+    async fn wait_for(&self, program: &Program) {
+        /// Before the first record, and the longest pause between two.
+        const FIRST: Duration = Duration::from_secs(2);
+        const LONGEST: Duration = Duration::from_secs(10);
+        let (mut settled, mut pause) = (pin!(program.settled()), FIRST);
+        let mut waited = Duration::ZERO;
+        while timeout(pause, &mut settled).await.is_err() {
+            waited += pause;
+            pause = (pause * 2).min(LONGEST);
+            let spec = program.spec();
+            record!(
+                self.0.around.channel,
+                info,
+                program = spec.name,
+                "the start has waited {} for it to come up (at most {}, `start_timeout`): programs with a higher `order` start after it, and then the server",
+                show_duration(waited),
+                show_duration(spec.settings.start_timeout)
+            );
+        }
     }
 
     /// Stops all in the reverse order, each of them in a share of the time that is left. Says how
@@ -190,7 +215,7 @@ impl Programs {
             }
             let all = async { while stops.join_next().await.is_some() {} };
             // A process that is left after that waits for a disk.
-            _ = tokio::time::timeout(share + KILLING, all).await;
+            _ = timeout(share + KILLING, all).await;
         }
         let programs = std::mem::take(&mut *lock(&self.0.programs));
         let facts = programs.values().flat_map(|program| program.facts());
@@ -293,7 +318,7 @@ impl Programs {
             }
             wrong
         };
-        match tokio::time::timeout(LONGEST, all).await {
+        match timeout(LONGEST, all).await {
             Ok(wrong) if wrong.is_empty() => Ok(()),
             Ok(wrong) => Err(wrong),
             Err(_) => {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_config::{Severity, Table};
+use pronghorn_config::{Severity, Table, show_duration};
 use pronghorn_plugin_api::{
     BoxFuture, Context, Finding, Lack, Machine, NotReady, Reload, Running, Service, StartError,
     Stopped,
@@ -134,16 +134,24 @@ impl Service for ProgramsService {
 fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let key = |key: &str| format!("{LOG}.{name}.{key}");
-    if let Some(named) = &settings.directory {
-        let finding = Finding::of_folder(key("directory"), named, machine.directory);
-        findings.extend(finding);
-    }
     // It starts only when somebody asks for it.
     let severity = if settings.autostart {
         Severity::Error
     } else {
         Severity::Warning
     };
+    if let Some(named) = &settings.directory {
+        let found = Finding::of_folder(key("directory"), named, machine.directory);
+        findings.extend(found.map(|found| match severity {
+            Severity::Warning => Finding::doubtful(
+                found.key,
+                format!("{}: the program can't be started", found.message),
+                "create it, or name another directory",
+            ),
+            Severity::Missing | Severity::Error => found,
+        }));
+    }
+    findings.extend(look_at_stop(name, settings, machine));
     let own = user(settings);
     if let Err(why) = &own {
         findings.push(Finding::missing(
@@ -164,6 +172,24 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
     findings
 }
 
+/// Finds a time for the end that the server's own stop does not leave.
+fn look_at_stop(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Option<Finding> {
+    let (own, all) = (settings.stop_timeout, machine.grace_period);
+    if own <= all {
+        return None;
+    }
+    let shown = show_duration(own);
+    Some(Finding::doubtful(
+        format!("{LOG}.{name}.stop_timeout"),
+        format!(
+            "is {shown}, and `endure.grace_period` is {}: when the server stops, the program is \
+             killed earlier",
+            show_duration(all)
+        ),
+        format!("write `endure: {{grace_period: {shown}}}`, or a shorter `stop_timeout`"),
+    ))
+}
+
 fn look_at_commands(
     name: &str,
     settings: &ProgramSettings,
@@ -179,6 +205,7 @@ fn look_at_commands(
         directory: &settings.directory_in(machine.directory),
         environment: &environment,
         users: machine.users.filter(|_| knows_user),
+        ..*machine
     };
     let health = settings.health.as_ref();
     let health = health.and_then(|health| health.command.as_ref());
@@ -269,9 +296,10 @@ pub(crate) async fn start(
         let spec = program.spec();
         if spec.settings.autostart {
             // An upgrade to what can't be started is to fail.
-            program
-                .look_up(&spec)
-                .map_err(|why| format!("{name}: {why}"))?;
+            program.look_up(&spec).map_err(|why| match channel {
+                Channel::Service => StartError::from(why.of(&name)),
+                Channel::Temporal => StartError::from(format!("{name}: {why}")),
+            })?;
         }
     }
     let (reader, writer) = io::pipe()?;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use pronghorn_config::{Loaded, Place};
+use pronghorn_plugin_api::Finding;
 use pronghorn_pool::LaunchError;
 use pronghorn_process::socket::BindError;
 use thiserror::Error;
@@ -55,6 +57,9 @@ pub enum StartError {
         name: &'static str,
         source: pronghorn_plugin_api::StartError,
     },
+    /// The operator's: what a key says.
+    #[error("{place}: {finding}")]
+    Key { place: Place, finding: Finding },
     /// The process before has hung, or is of a release that speaks otherwise.
     #[error("the process that this one takes over from does not answer")]
     Predecessor(#[source] io::Error),
@@ -72,6 +77,22 @@ impl StartError {
         match error.downcast() {
             Ok(launch) => Self::Boot(*launch),
             Err(source) => Self::Service { name, source },
+        }
+    }
+
+    /// The same with the place in the configuration, where one key is the reason.
+    pub(crate) fn placed(self, loaded: &Loaded) -> Self {
+        match self {
+            Self::Service { name, source } => match source.downcast::<Finding>() {
+                Ok(finding) => {
+                    let path: Vec<&str> = finding.key.split('.').collect();
+                    let place = loaded.place(&path).clone();
+                    let finding = *finding;
+                    Self::Key { place, finding }
+                }
+                Err(source) => Self::Service { name, source },
+            },
+            other => other,
         }
     }
 

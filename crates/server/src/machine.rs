@@ -74,6 +74,7 @@ pub fn look(
         directory: folder,
         environment: &of_commands,
         users: users.as_ref(),
+        grace_period: settings.endure.grace_period,
     };
     for (_, service) in &settings.services {
         findings.extend(service.look(&machine));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_config::Era;
+use pronghorn_config::{Era, Loaded};
 use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Forward, Methods};
@@ -54,6 +54,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Where workers run and relative paths begin, as the operator wrote it.
     pub folder: PathBuf,
+    /// The files that the settings came from, with the places of all keys.
+    pub loaded: Arc<Loaded>,
     /// What workers inherit.
     pub environment: Vec<(OsString, OsString)>,
     pub development: bool,
@@ -203,7 +205,9 @@ impl Server {
             reports: None,
             rpc: RpcThread::start()?,
         };
+        let loaded = plan.loaded.clone();
         if let Err(error) = server.start_services(plan).await {
+            let error = error.placed(&loaded);
             if let Some(predecessor) = predecessor {
                 predecessor.tell_failure(&error.report());
             }

@@ -254,6 +254,81 @@ fn a_program_that_does_not_come_up_is_told_to_who_starts_it() {
     server.stop();
 }
 
+/// What is wrong with a key, where it stands and what to type.
+#[test]
+fn a_start_is_refused_in_the_words_of_check() {
+    for (program, said) in [
+        (
+            "{command: cd x && php t.php}",
+            "`service.a.command` begins with `cd`, which is no program: no shell runs the \
+             command\nhint: write `sh -c 'cd x && php t.php'`\n",
+        ),
+        (
+            "{command: sleep 1, directory: nowhere}",
+            "`service.a.directory` names `",
+        ),
+        (
+            "{command: nowhere}",
+            "`service.a.command` runs `nowhere`, which was not found\nhint: ",
+        ),
+    ] {
+        let site = site(&format!("  a: {program}\n"));
+        let line = "error: .rr.yaml:8:";
+        let checked = Server::run(&site, &["check"]);
+        for ended in [&checked, &Server::run(&site, &["serve"])] {
+            let both = format!("{}{}", ended.stdout, ended.stderr);
+            assert!(both.contains(said) && both.contains(line), "{both}");
+        }
+    }
+}
+
+#[test]
+fn check_warns_of_what_only_a_later_start_or_the_servers_end_meets() {
+    let site = site(
+        "  later: {command: sleep 1, directory: nowhere, autostart: false}\n  \
+           long: {command: sleep 1, stop_timeout: 1m}\n",
+    );
+    let checked = Server::run(&site, &["check"]);
+    checked.assert_said(&[
+        "warning: .rr.yaml:8:",
+        "`service.later.directory` names `nowhere`, which can't be used: ",
+        "the program can't be started\nhint: create it",
+        "`service.long.stop_timeout` is 1m, and `endure.grace_period` is 30s: when the server \
+         stops, the program is killed earlier\nhint: write `endure: {grace_period: 1m}`",
+    ]);
+}
+
+#[test]
+fn a_start_that_waits_for_a_program_says_so() {
+    let server = start(
+        "  slow: {command: sleep 1000, notify: true, start_timeout: 3s}\n  \
+           next: {command: sleep 1000, order: 1}\n",
+    );
+    server.logged(&[
+        "the start has waited 2s for it to come up (at most 3s, `start_timeout`)",
+        "\"slow\"",
+    ]);
+    server.stop();
+}
+
+#[test]
+fn a_program_that_the_servers_end_kills_early_names_the_key() {
+    let server = start(
+        "  deaf: {command: sh -c 'trap \"\" INT; while :; do sleep 0.05; done', stop_timeout: 1m}\n\
+         endure: {grace_period: 1s}\n",
+    );
+    until(&server, "deaf", "running");
+    let ended = server.stop();
+    assert!(
+        ended
+            .stderr
+            .contains("it did not end in time, and was killed after ")
+            && ended.stderr.contains("(`endure.grace_period`)"),
+        "{}",
+        ended.stderr
+    );
+}
+
 #[test]
 fn they_are_reset_and_shown_as_roadrunner_does_it() {
     let server = start(
@@ -368,7 +443,10 @@ fn php_creates_and_ends_programs_over_rpc() {
     );
     let missing = json!({"name": "x", "command": "/nowhere/x", "process_num": 1});
     let refused = rpc.call("service.Create", &missing.to_string());
-    assert!(refused.contains("`/nowhere/x` was not found"), "{refused}");
+    assert!(
+        refused.contains("runs `/nowhere/x`, which was not found"),
+        "{refused}"
+    );
     server.logged(&[
         "WARN",
         "service",
@@ -445,7 +523,7 @@ fn what_a_program_leaves_behind_ends_with_it() {
     let (_, took) = time(|| server.steer(&["programs", "stop", "family"]));
     assert!(took >= Duration::from_millis(300), "{took:?}");
     assert!(!is_there(family[0]) && !is_there(child));
-    server.logged(&["it did not end in time, and was killed"]);
+    server.logged(&["it did not end in time, and was killed after 300ms (`stop_timeout`)"]);
     server.stop();
 }
 

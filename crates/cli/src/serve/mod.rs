@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_config::{Compat, Era, Input, Severity, is_roadrunners, load};
@@ -187,6 +188,7 @@ fn prepare(
             .filter_map(|file| std::path::absolute(file).ok())
             .collect(),
         written: loaded.to_json(&effective),
+        loaded: Arc::new(loaded),
         effective: effective_json(&effective),
         activated: Vec::new(),
         settings,

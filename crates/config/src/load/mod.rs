@@ -146,7 +146,7 @@ impl Loaded {
 
     /// Where what stands at this path of names is written; of a default, where the section is that
     /// would have it.
-    pub(crate) fn place(&self, path: &[&str]) -> &Place {
+    pub fn place(&self, path: &[&str]) -> &Place {
         let (mut place, mut map) = (&self.main, Some(&self.root));
         for name in path {
             let Some(node) = map.and_then(|map| map.get(name)) else {
