@@ -65,9 +65,11 @@ pub(crate) fn add(methods: &Methods, all: &AllPrograms) {
     ours.add(
         "Restart",
         async |programs: AllPrograms, of: ProgramNames| {
+            let mut failures = Vec::new();
             for program in of.found(&programs)? {
-                replace(&program).await?;
+                failures.extend(replace(&program).await.err().map(|why| why.to_string()));
             }
+            all_done(&failures)?;
             Ok(Response::ok())
         },
     );
@@ -196,33 +198,38 @@ const fn restart_rule(remains: bool) -> Restart {
     }
 }
 
-/// Starts programs, and waits until they are up.
+/// Starts programs, and waits until they are up. One that fails does not keep the others from it.
 async fn start(programs: &[Arc<Program>]) -> Result<(), Failure> {
-    let failed = |program: &Program, why: String| {
-        let name = &program.spec().name;
-        Failure::new(format!("{name}: {why}"))
-    };
-    for program in programs {
-        let started = program.start().await;
-        started.map_err(|why| failed(program, why))?;
-    }
-    // All at once: the failure of one is told while others are still coming up.
+    let mut failures = Vec::new();
     let mut settling = JoinSet::new();
     for program in programs {
+        let name = program.spec().name.clone();
+        if let Err(why) = program.start().await {
+            failures.push(format!("{name}: {why}"));
+            continue;
+        }
         let program = program.clone();
         settling.spawn(async move {
             let settled = program.settled().await;
-            (program, settled)
+            settled.map_err(|why| format!("{name}: it did not come up: {why}"))
         });
     }
     let all = async {
-        while let Some(Ok((program, settled))) = settling.join_next().await {
-            settled.map_err(|why| failed(&program, format!("it did not come up: {why}")))?;
+        while let Some(settled) = settling.join_next().await {
+            failures.extend(settled.ok().and_then(Result::err));
         }
-        Ok(())
     };
     // Programs that are not up by then may still come.
-    timeout(LONGEST_WAIT, all).await.unwrap_or(Ok(()))
+    _ = timeout(LONGEST_WAIT, all).await;
+    all_done(&failures)
+}
+
+/// All failures, a line for each.
+fn all_done(failures: &[String]) -> Result<(), Failure> {
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(failures.join("\n")))
 }
 
 /// Logs a refusal: the application may not show it to anybody.

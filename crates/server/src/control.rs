@@ -460,7 +460,10 @@ async fn reset(workers: &PoolHandle) -> Reset {
 /// Programs have no generations.
 async fn restart(program: &Restartable) -> Reset {
     let start = Instant::now();
-    let failed = program.restart().await.err();
+    let name = &program.group;
+    let failed = program.restart().await.err().map(|why| {
+        format!("{name}: {why}\nhint: `pronghorn programs logs {name}` shows what it has printed")
+    });
     Reset {
         pool: program.group.clone(),
         took: millis(start.elapsed()),

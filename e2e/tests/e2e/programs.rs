@@ -254,6 +254,54 @@ fn a_program_that_does_not_come_up_is_told_to_who_starts_it() {
     server.stop();
 }
 
+/// Each has a line of its own.
+#[test]
+fn a_program_that_fails_keeps_no_other_from_what_is_asked_for_all() {
+    let server = start(
+        "  bad: {command: sh -c 'exit 3', autostart: false}\n  \
+           well: {command: sleep 1000, start_time: 50ms}\n",
+    );
+    let failed = "error: bad: it did not come up: it ended with exit code 3 before it was up\n\
+                  hint: `pronghorn programs logs bad` shows what it has printed\n";
+    let first = pids(&until(&server, "well", "running"));
+    server
+        .steer(&["programs", "stop", "nothing", "all"])
+        .assert_refused(&["there is no program `nothing`"]);
+    server
+        .steer(&["programs", "list", "nothing", "all"])
+        .assert_refused(&["there is no program `nothing`"]);
+    assert_eq!(pids(&processes(&server, "well")), first);
+    server.steer(&["programs", "stop", "all"]);
+    let started = server.steer(&["programs", "start", "all"]);
+    started.assert_refused(&[failed, "well is started\n"]);
+    let started = pids(&until(&server, "well", "running"));
+    server
+        .steer(&["programs", "start", "bad", "well"])
+        .assert_refused(&[failed, "well is started already\n"]);
+    let did_not = "bad: process 0 did not come up: it ended with exit code 3 before it was up\n\
+                   hint: `pronghorn programs logs bad` shows what it has printed\n";
+    let restarted = server.steer(&["programs", "restart", "all"]);
+    restarted.assert_refused(&[did_not, "well is restarted\n"]);
+    let second = pids(&until(&server, "well", "running"));
+    assert_ne!(second, started);
+    let reset = server.steer(&["reset", "service"]);
+    reset.assert_refused(&[did_not]);
+    assert!(!reset.stderr.contains("old workers"), "{}", reset.stderr);
+    assert!(
+        reset.stdout.contains("well: 1 new process after "),
+        "{}",
+        reset.stdout
+    );
+    let reset = server.steer_as_rr(&["reset", "service"]);
+    reset.assert_refused(&["bad: process 0 did not come up"]);
+    let mut rpc = Rpc::connect(&server);
+    let third = pids(&until(&server, "well", "running"));
+    let refused = rpc.call("programs.Restart", r#"{"names":[]}"#);
+    assert!(refused.contains("bad: process 0 did not"), "{refused}");
+    assert_ne!(pids(&until(&server, "well", "running")), third);
+    server.stop();
+}
+
 /// What is wrong with a key, where it stands and what to type.
 #[test]
 fn a_start_is_refused_in_the_words_of_check() {

@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 use pronghorn_base::since_1970;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::over_rpc::{self, Methods};
 use super::text::{bytes, columns, line, one_line, time};
 use crate::arguments::{Programs, ProgramsCommand};
-use crate::exit::{Exit, mention, misused, say, say_json, write_out};
+use crate::exit::{Exit, failed, mention, misused, say, say_json, write_out};
 
 /// Stands for all programs where names are, as in supervisorctl.
 const ALL: &str = "all";
@@ -134,6 +135,15 @@ impl Step {
         }
     }
 
+    /// How many programs are asked for at the same time. Those that somebody has named come in
+    /// their order.
+    fn at_once(self, is_all: bool) -> usize {
+        match self {
+            Self::Start if is_all => 8,
+            Self::Start | Self::Stop | Self::Restart => 1,
+        }
+    }
+
     /// Whether there is nothing to do.
     fn was_done(self, program: &Program) -> bool {
         let mut processes = program.processes.iter();
@@ -145,7 +155,8 @@ impl Step {
     }
 }
 
-/// One program after the other, or all at once; ends at one with which it can't be done.
+/// One program that can't be started or restarted does not keep the others from it: each has a line
+/// of its own.
 async fn each(
     connect: &impl AsyncFn() -> Result<Methods, String>,
     step: Step,
@@ -160,30 +171,64 @@ async fn each(
         )));
     }
     let known = known(connect).await?;
-    if names.iter().any(|name| name == ALL) {
-        if known.programs.is_empty() {
-            mention("there are no programs\n");
-            return Ok(Exit::Done);
-        }
+    let (meant, is_all) = meant(names, &known)?;
+    if meant.is_empty() {
+        mention("there are no programs\n");
+        return Ok(Exit::Done);
+    }
+    if is_all && step == Step::Stop {
         act(connect, step.method(), &json!({"names": []})).await?;
         mention(&format!("all programs are {}\n", step.done()));
         return Ok(Exit::Done);
     }
-    let meant = names.iter().map(|name| find(name, &known));
-    let meant: Vec<&Program> = meant.collect::<Result<_, _>>()?;
+    let mut exit = Exit::Done;
+    let mut acting = JoinSet::new();
+    let mut tell = |(name, acted): (String, Result<(), String>)| {
+        let name = one_line(&name);
+        match acted {
+            Ok(()) => mention(&format!("{name} is {}\n", step.done())),
+            Err(why) => {
+                exit = failed(&format!(
+                    "{why}\nhint: `pronghorn programs logs {name}` shows what it has printed"
+                ));
+            }
+        }
+    };
     for program in meant {
-        let (name, done) = (one_line(&program.name), step.done());
+        let (name, done) = (program.name.clone(), step.done());
         if step.was_done(program) {
-            mention(&format!("{name} is {done} already\n"));
+            mention(&format!("{} is {done} already\n", one_line(&name)));
             continue;
         }
-        let acted = act(connect, step.method(), &json!({"names": [program.name]})).await;
-        acted.map_err(|why| {
-            format!("{why}\nhint: `pronghorn programs logs {name}` shows what it has printed")
-        })?;
-        mention(&format!("{name} is {done}\n"));
+        let mut methods = connect().await?;
+        acting.spawn(async move {
+            let argument = json!({"names": [name]});
+            let acted: Result<Value, String> =
+                over_rpc::act(&mut methods, step.method(), &argument).await;
+            (name, acted.map(|_| ()))
+        });
+        while acting.len() >= step.at_once(is_all)
+            && let Some(Ok(ended)) = acting.join_next().await
+        {
+            tell(ended);
+        }
     }
-    Ok(Exit::Done)
+    while let Some(Ok(ended)) = acting.join_next().await {
+        tell(ended);
+    }
+    Ok(exit)
+}
+
+/// The programs of these names, and whether that is all of them.
+fn meant<'a>(names: &[String], known: &'a List) -> Result<(Vec<&'a Program>, bool), String> {
+    let named = names.iter().filter(|name| *name != ALL);
+    let named: Vec<&Program> = named
+        .map(|name| find(name, known))
+        .collect::<Result<_, _>>()?;
+    if names.iter().any(|name| name == ALL) {
+        return Ok((known.programs.iter().collect(), true));
+    }
+    Ok((named, false))
 }
 
 async fn send(
@@ -232,10 +277,8 @@ async fn list(
     names: &[String],
 ) -> Result<Exit, String> {
     let mut list = known(connect).await?;
-    if names.iter().all(|name| name != ALL) && !names.is_empty() {
-        for name in names {
-            find(name, &list)?;
-        }
+    let (_, is_all) = meant(names, &list)?;
+    if !is_all && !names.is_empty() {
         list.programs.retain(|it| names.contains(&it.name));
     }
     if json {

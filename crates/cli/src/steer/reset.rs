@@ -96,6 +96,8 @@ async fn own(task: &Task<'_>, client: &mut Client, of: &[String]) -> Result<Exit
     let mut exit = Exit::Done;
     let is_silent = task.arguments.globals.silent;
     let show = |reset: &Reset| match &reset.failed {
+        // It is a program: the reason names it, and tells what to do.
+        Some(why) if reset.generation == 0 => exit = failed(&lines(why)),
         Some(why) => exit = failed(&format!("{}\nThe old workers go on.", lines(why))),
         None if is_silent => {}
         None if reset.generation == 0 => say(&format!(
