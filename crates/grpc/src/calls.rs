@@ -89,6 +89,21 @@ impl Record {
             );
             return;
         }
+        // A method that no file has is the mistake of whoever calls it.
+        static UNANSWERED: LogThrottle = LogThrottle::new();
+        if status.code == Code::Unimplemented
+            && !method.is_empty()
+            && let Some(calls) = UNANSWERED.should_log()
+        {
+            tracing::warn!(
+                target: "grpc", method, URI = method, remote_address, calls, request_id,
+                trace_id = trace_id(),
+                "a method of `grpc.proto` is not implemented: {} (hint: the worker registers each service \
+                 under its name in the `.proto` file, with its package, and an object that has the method)",
+                status.message
+            );
+            return;
+        }
         if !is_the_servers(status.code) {
             tracing::debug!(
                 target: "grpc", method, URI = method, remote_address, elapsed, status = %status.code,

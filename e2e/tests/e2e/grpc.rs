@@ -225,6 +225,11 @@ fn our_package_answers_calls_with_metadata_and_details() {
     assert_eq!(got.code(), "12");
     let got = client.call("Say", &[], framed(b"\xff\xff"));
     assert_eq!(got.code(), "13");
+    server.logged(&[
+        "WARN",
+        "a method of `grpc.proto` is not implemented: ",
+        "/test.v1.Talk/Absent",
+    ]);
     server.stop();
 }
 
@@ -523,6 +528,44 @@ fn a_client_may_stream_many_small_messages() {
     assert_eq!(got.code(), "0", "{}", got.message());
     assert!(got.body.len() > MANY, "{}", got.body.len());
     server.stop();
+}
+
+/// Whoever runs the server sees it, and not only its clients.
+#[test]
+fn a_service_that_is_registered_under_another_name_is_a_warning() {
+    let (site, address) = site("grpc/ours.php", POOL);
+    let other = "syntax = 'proto3';\npackage test.v1;\nimport 'talk.proto';\n\
+                 service Tolk { rpc Say(Text) returns (Text); }\n";
+    let (server, address) = start_with((site.file("tolk.proto", other), address));
+    let client = connect(address);
+    let mut talking = client.begin("/test.v1.Tolk/Say", &[], false);
+    talking.sending.send_data(text("a", 0), true).unwrap();
+    assert_eq!(client.finish(talking).code(), "12");
+    server.logged(&[
+        "WARN",
+        "a method of `grpc.proto` is not implemented: unknown service test.v1.Tolk; the worker \
+         has `test.v1.Talk`",
+        "\"/test.v1.Tolk/Say\"",
+    ]);
+    server.stop();
+}
+
+#[test]
+fn files_that_are_missing_are_told_in_the_words_of_check() {
+    let (site, _) = site("grpc/foreign.php", POOL);
+    site.change_config("proto: ['*.proto']", "proto: ['no.proto']");
+    for command in ["check", "serve"] {
+        let ended = Server::run(&site, &[command]);
+        let said = ended.stdout + &ended.stderr;
+        let parts = [
+            "error: .rr.yaml:",
+            ": `grpc.proto` can't be used: ",
+            "\nhint: ",
+        ];
+        for part in parts {
+            assert!(said.contains(part), "{command}: {part} in\n{said}");
+        }
+    }
 }
 
 #[test]

@@ -54,13 +54,38 @@ final class Server
     {
         $method = $this->services[$call->service][\strtolower($call->method)] ?? null;
         if ($method === null) {
-            $what = isset($this->services[$call->service])
-                ? "unknown method {$call->method} for service {$call->service}"
-                : "unknown service {$call->service}";
-            $call->end(Status::UNIMPLEMENTED, $what);
+            $call->end(Status::UNIMPLEMENTED, $this->lacks($call->service, $call->method));
 
             return;
         }
         $method->answer($call);
+    }
+
+    private function lacks(string $service, string $method): string
+    {
+        $methods = $this->services[$service] ?? null;
+        if ($methods === null) {
+            return "unknown service $service" . self::near($service, \array_keys($this->services));
+        }
+
+        return "unknown method $method for service $service" . self::near($method, \array_keys($methods));
+    }
+
+    /**
+     * The name that was probably registered for this one, if there is one.
+     *
+     * @param list<string> $known
+     */
+    private static function near(string $name, array $known): string
+    {
+        $last = static fn(string $name): string => \strtolower(\substr(\strrchr(".$name", '.'), 1));
+        foreach ($known as $other) {
+            // The package is what is forgotten.
+            if (\levenshtein($last($name), $last($other)) <= 2) {
+                return "; the worker has `$other`";
+            }
+        }
+
+        return '';
     }
 }
