@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer};
 use tokio::time::Instant;
 
+use crate::aside::while_there;
 use crate::base64_pieces::Pieces;
 use crate::content::Content;
 use crate::gzip;
@@ -269,7 +270,8 @@ impl<'a> Input<'a> {
                 if message.compressed && self.incoming.charge.is_none() {
                     self.incoming.charge = self.exchange.charge();
                 }
-                return self.incoming.plain(message).await.map(Some);
+                let plain = self.incoming.plain(message);
+                return while_there(self.exchange, plain).await.map(Some);
             }
             if self.is_over {
                 return self.incoming.end().map(|()| None);

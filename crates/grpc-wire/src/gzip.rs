@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use pronghorn_serve::Charge;
 
-use crate::aside::{LONG, aside};
+use crate::aside::{LONG, Wanted, aside};
 use crate::status::{Code, Status};
 
 /// Bytes after which it is counted what has come out.
@@ -32,19 +32,24 @@ pub(crate) async fn decompress_counted(
     charge: &mut Charge,
 ) -> Result<Bytes, Status> {
     if bytes.len() <= LONG / 64 {
-        return expand(&bytes, most, charge);
+        return expand(&bytes, most, charge, &Wanted::default());
     }
-    let mut taken = std::mem::take(charge);
-    let work = move || {
-        let expanded = expand(&bytes, most, &mut taken);
+    let (client, mut taken) = (charge.holder(), std::mem::take(charge));
+    let work = move |wanted: &Wanted| {
+        let expanded = expand(&bytes, most, &mut taken, wanted);
         (expanded, taken)
     };
-    let (expanded, taken) = aside(work).await?;
+    let (expanded, taken) = aside(client, work).await?;
     *charge = taken;
     expanded
 }
 
-fn expand(bytes: &[u8], most: usize, charge: &mut Charge) -> Result<Bytes, Status> {
+fn expand(
+    bytes: &[u8],
+    most: usize,
+    charge: &mut Charge,
+    wanted: &Wanted,
+) -> Result<Bytes, Status> {
     let mut out = Vec::new();
     let mut decoder = MultiGzDecoder::new(bytes).take(most as u64 + 1);
     loop {
@@ -55,7 +60,15 @@ fn expand(bytes: &[u8], most: usize, charge: &mut Charge) -> Result<Bytes, Statu
                 return Err(Status::new(Code::ResourceExhausted, text));
             }
             Ok(0) => return Ok(out.into()),
-            Ok(_) => charge.set(bytes.len() + out.capacity()),
+            Ok(_) if wanted.is_over() => {
+                return Err(Status::new(Code::Cancelled, "the client left"));
+            }
+            Ok(_) => charge
+                .try_set(bytes.len() + out.capacity())
+                .map_err(|key| {
+                    let text = format!("the message takes more memory than `{key}` has left");
+                    Status::new(Code::ResourceExhausted, text)
+                })?,
             Err(error) => {
                 let text = format!("grpc: failed to decompress the received message: {error}");
                 return Err(Status::new(Code::Internal, text));

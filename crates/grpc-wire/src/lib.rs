@@ -22,13 +22,13 @@ mod server;
 mod status;
 mod timeout;
 
-pub use aside::{LONG, aside};
+pub use aside::{LONG, Wanted, aside, while_there};
 pub use call::{Call, Detached, Ending, Input, Messages, Reply, ReplyBody, Streamed};
 pub use content::{Content, Flavour};
 pub use gzip::{compress, decompress};
 pub use message::{Decoder, FrameError, PREFIX, RawMessage, frame, prefix};
 pub use metadata::{Metadata, Value, decode_binary, encode_binary, is_for_the_transport};
-pub use outgoing::{late, too_long};
+pub use outgoing::{in_time, late, too_long};
 pub use path::MethodPath;
 pub use server::{Answers, Cors, MessageLimits, Server};
 pub use status::{Code, Status, percent_decode, percent_encode};

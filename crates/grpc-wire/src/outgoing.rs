@@ -234,7 +234,7 @@ impl BodySource for Outgoing {
 }
 
 /// Waits for an answer until the deadline.
-pub(crate) async fn in_time<T>(
+pub async fn in_time<T>(
     deadline: Option<Instant>,
     answer: Pin<Box<dyn Future<Output = T> + Send + '_>>,
 ) -> Option<T> {

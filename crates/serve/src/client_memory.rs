@@ -71,6 +71,14 @@ pub(crate) enum ClientBytes {
     Output,
 }
 
+/// Whose memory it is: what is shared out among clients goes by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    Household(Household),
+    /// One that carries many clients, or has no address.
+    Connection(usize),
+}
+
 /// Memory that is held for a client until this is dropped.
 #[derive(Default)]
 pub struct Charge {
@@ -311,6 +319,33 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// The same for work that can be left: not where all clients together may hold less, or the
+    /// connection is being closed.
+    ///
+    /// # Errors
+    ///
+    /// The key of the limit.
+    pub fn try_set(&mut self, bytes: usize) -> Result<(), &'static str> {
+        let Some(account) = self.account.clone() else {
+            return Ok(());
+        };
+        if bytes > account.all.most {
+            return Err(account.all.key);
+        }
+        self.set(bytes);
+        if account.cut.is_cut() {
+            return Err(account.all.key);
+        }
+        Ok(())
+    }
+
+    /// Who holds it. None where nothing is counted.
+    pub fn holder(&self) -> Option<Holder> {
+        let account = self.account.as_ref()?;
+        let connection = || Holder::Connection(Arc::as_ptr(account).addr());
+        Some(account.household.map_or_else(connection, Holder::Household))
+    }
+
     /// So much more is held now.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.set(self.bytes + bytes);
@@ -447,6 +482,22 @@ mod tests {
             !is_closed(&alone),
             "there is room once the closed one has gone"
         );
+    }
+
+    #[test]
+    fn work_that_takes_too_much_is_refused() {
+        let memory = ClientMemory::new(Owner::Http, &limits(), None);
+        let (greedy, other) = (client(&memory, None), client(&memory, None));
+        let mut charge = greedy.account.charge();
+        assert!(charge.try_set(MOST + 1).is_err());
+        assert_eq!(memory.held(), 0, "nobody goes for what can't be");
+        assert!(!is_closed(&greedy));
+        let _held = holds(&other, MOST / 4);
+        assert!(charge.try_set(MOST).is_err(), "it holds the most");
+        assert!(is_closed(&greedy) && !is_closed(&other));
+        let mut charge = other.account.charge();
+        assert_eq!(charge.try_set(MOST / 4), Ok(()));
+        assert_eq!(Charge::default().try_set(MOST + 1), Ok(()));
     }
 
     #[test]

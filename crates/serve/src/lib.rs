@@ -61,7 +61,7 @@ pub use addresses::{Addresses, ConnectionPermit, NoPermit};
 pub use body_error::BodyError;
 pub use buffers::give_back_body;
 pub use client_certificate::ClientCertificate;
-pub use client_memory::{Charge, UNCOUNTED};
+pub use client_memory::{Charge, Holder, UNCOUNTED};
 pub use client_stream::{ClientStream, CutFor, StreamHandler};
 pub use detached::DetachedBody;
 pub use endpoint::{ControlEndpoint, Endpoint};

@@ -102,7 +102,7 @@ fn methods_with_rules_answer_json() {
 /// Reading it takes longer than anything else that an I/O thread does.
 #[test]
 fn a_long_list_keeps_no_other_client_waiting() {
-    let more = "  json_transcoding: true\n  pool: {num_workers: 1}\n";
+    let more = "  json_transcoding: true\n  client_memory: 1GB\n  pool: {num_workers: 1}\n";
     let (site, address) = grpc::site("grpc/ours.php", more);
     site.write(
         "talk.proto",
@@ -133,7 +133,7 @@ fn a_long_list_keeps_no_other_client_waiting() {
     server.stop();
 }
 
-/// Of few bytes many values: two are read at a time, and what they take is counted.
+/// Of few bytes many values: what they take is counted before they are read.
 #[test]
 fn lists_that_wait_to_be_read_are_counted_with_their_values() {
     let more = "  json_transcoding: true\n  client_memory: 64MB\n  pool: {num_workers: 1}\n";
@@ -151,7 +151,7 @@ fn lists_that_wait_to_be_read_are_counted_with_their_values() {
         &format!("Content-Length: {}\r\n", list.len()),
     );
     long.send(&list);
-    server.logged(&["clients hold more memory than `grpc.client_memory`"]);
+    assert_eq!(long.response().status, 429);
     assert_eq!(ask(address, "GET", "/v1/nothing", "").status, 404);
     server.stop();
 }
@@ -305,5 +305,65 @@ fn files_without_json_are_named_by_check_and_at_the_start() {
     let server = Server::start_without_http(site);
     server.logged(&["WARN", words[0], words[1]]);
     server.logged(&["WARN", route]);
+    server.stop();
+}
+
+const STRUCTS: &str = r#"
+syntax = "proto3";
+package test.v1;
+import "google/api/annotations.proto";
+import "google/protobuf/struct.proto";
+message Text { string text = 1; int32 count = 2; google.protobuf.Struct any = 3; }
+service Talk {
+  rpc Say(Text) returns (Text) { option (google.api.http) = { post: "/v1/say" body: "*" }; }
+}
+"#;
+
+/// A value of a `Struct` is a message: two bytes become a kilobyte.
+#[test]
+fn values_that_would_take_all_memory_are_refused() {
+    let more = "  json_transcoding: true\n  client_memory: 64MB\n  pool: {num_workers: 1}\n";
+    let (site, address) = grpc::site("grpc/ours.php", more);
+    site.write("talk.proto", STRUCTS);
+    let server = Server::start_without_http(site);
+    let body = |values: usize| format!("{{\"any\": {{\"a\": [0{}]}}}}", ",0".repeat(values));
+    let said = ask(address, "POST", "/v1/say", &body(40_000));
+    assert!(
+        said.text().contains("no Text"),
+        "PHP has it: {}",
+        said.text()
+    );
+    let before = server.peak_memory();
+    let said = ask(address, "POST", "/v1/say", &body(1 << 20));
+    assert_eq!(said.status, 429, "{}", said.text());
+    let words = "take more memory than `grpc.client_memory`";
+    assert!(said.text().contains(words), "{}", said.text());
+    let grown = server.peak_memory().saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} KB");
+    server.stop();
+}
+
+/// The time that a client gives counts from the head of its request on.
+#[test]
+fn a_deadline_holds_while_long_bodies_wait() {
+    let more = "  json_transcoding: true\n  pool: {num_workers: 1}\n";
+    let (site, address) = grpc::site("grpc/ours.php", more);
+    site.write("talk.proto", STRUCTS);
+    let server = Server::start_without_http(site);
+    let long = format!("{{\"any\": {{\"a\": [0{}]}}}}", ",0".repeat(100_000));
+    let begin = Instant::now();
+    assert_ne!(ask(address, "POST", "/v1/say", &long).status, 429);
+    let all = begin.elapsed();
+    let fields = format!("grpc-timeout: 1m\r\nContent-Length: {}\r\n", long.len());
+    let mut connection = Connection::open(address);
+    let begin = Instant::now();
+    connection.request("POST", "/v1/say", &fields);
+    connection.send(&long);
+    let said = connection.response();
+    assert_eq!(said.status, 504, "{}", said.text());
+    let took = begin.elapsed();
+    assert!(took < all / 2, "{took:?} of {all:?}");
+    // What it began is left: the next one needs not wait for it.
+    assert_eq!(ask(address, "POST", "/v1/say", "{}").status, 200);
     server.stop();
 }

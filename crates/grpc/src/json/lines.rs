@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use pronghorn_base::Timer;
-use pronghorn_grpc_wire::{Code, Ending, Messages, ReplyBody, Status, Streamed, late};
+use pronghorn_grpc_wire::{Code, Ending, LONG, Messages, ReplyBody, Status, Streamed, late};
 use pronghorn_serve::{BodySource, Charge, Exchange, Read};
 use prost_reflect::DescriptorPool;
 use tokio::time::Instant;
 
 use super::answer::{status_json, success};
+use super::counted_json;
 use super::rules::Output;
 
 /// Lines go together up to so many bytes, as far as they are there: each piece is a chunk.
@@ -81,7 +82,11 @@ impl Lines {
     }
 
     fn add(&mut self, message: &[u8]) -> Result<(), Status> {
-        let json = success(&self.output, message)?;
+        let json = if message.len() < LONG {
+            success(&self.output, message)?
+        } else {
+            counted_json(&self.output, message, &mut self.charge)?
+        };
         for part in [&br#"{"result":"#[..], &json, b"}\n"] {
             self.ready.put_slice(part);
         }

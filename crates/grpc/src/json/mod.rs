@@ -3,6 +3,7 @@
 mod answer;
 mod fields;
 mod lines;
+mod memory;
 mod place;
 mod request;
 mod rules;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pronghorn_grpc_wire::{
     Call, Code, Content, Ending, Flavour, LONG, Metadata, MethodPath, ReplyBody, Server, Status,
-    aside, parse_timeout,
+    Wanted, aside, in_time, late, parse_timeout, while_there,
 };
 use pronghorn_serve::{Body, Charge, Exchange, Request, Response};
 use prost_reflect::DescriptorPool;
@@ -29,7 +30,7 @@ use crate::table::ServiceTable;
 
 use answer::{failure, put, success};
 use lines::Lines;
-use rules::{BodyRule, Route};
+use rules::{BodyRule, Output, Route};
 
 /// The routes of all methods that have some.
 #[derive(Debug)]
@@ -144,23 +145,17 @@ impl Json {
             let what = "methods whose clients stream have no JSON";
             return Err(Status::new(Code::Unimplemented, what).into());
         }
-        let (body, charge) = match route.body {
-            BodyRule::None => Default::default(),
-            BodyRule::Whole | BodyRule::Field(_) => server.read_body(exchange).await?,
-        };
         let head = &request.head;
-        let message = if body.len() < LONG {
-            let variables = route.template.matches(head.path()).unwrap_or_default();
-            request::message(route, &variables, head.query(), &body).map_err(invalid)?
-        } else {
-            long_message(route, &request, body, charge).await?
-        };
         let fields = head.fields();
         let deadline = match fields.get("grpc-timeout").map(parse_timeout) {
             None => None,
             Some(Some(time)) => Some(request.accepted + time),
             Some(None) => return Err(invalid("malformed grpc-timeout".to_owned()).into()),
         };
+        let message = message_of(route, server, &request, exchange);
+        let (message, _charge) = in_time(deadline, Box::pin(message))
+            .await
+            .ok_or_else(late)??;
         let call = Call {
             method: MethodPath {
                 service: route.method.parent_service().full_name().to_owned(),
@@ -191,8 +186,8 @@ impl Json {
             let json = if message.len() < LONG {
                 success(&route.output, &message)?
             } else {
-                let output = route.output.clone();
-                aside(move || success(&output, &message)).await??
+                let json = long_json(route, message, exchange);
+                in_time(deadline, Box::pin(json)).await.ok_or_else(late)??
             };
             put(&mut response, json);
         }
@@ -202,6 +197,29 @@ impl Json {
     }
 }
 
+/// Reads the message of a request, and counts it as long as it is kept.
+async fn message_of(
+    route: &Arc<Route>,
+    server: &Server<Calls>,
+    request: &Request,
+    exchange: &mut dyn Exchange,
+) -> Result<(Vec<u8>, Charge), Status> {
+    let (body, charge) = match route.body {
+        BodyRule::None => Default::default(),
+        BodyRule::Whole | BodyRule::Field(_) => server.read_body(exchange).await?,
+    };
+    if body.len() >= LONG {
+        let made = long_message(route, request, body, charge);
+        return while_there(exchange, made).await;
+    }
+    let head = &request.head;
+    let variables = route.template.matches(head.path()).unwrap_or_default();
+    let wanted = Wanted::default();
+    let message = request::message(route, &variables, head.query(), &body, &wanted);
+    let message = message.map_err(|why| Status::new(Code::InvalidArgument, why))?;
+    Ok((message, charge))
+}
+
 /// Makes a message where it takes no I/O thread its time. What the values of the body take is
 /// counted before they are read.
 async fn long_message(
@@ -209,18 +227,46 @@ async fn long_message(
     request: &Request,
     body: Bytes,
     mut charge: Charge,
-) -> Result<Vec<u8>, Status> {
-    charge.set(body.len() + request::memory(&body));
+) -> Result<(Vec<u8>, Charge), Status> {
     let head = &request.head;
     let (route, path) = (route.clone(), head.path().to_vec());
     let query = head.query().map(<[u8]>::to_vec);
-    let made = aside(move || {
-        let _charge = charge;
+    let made = aside(charge.holder(), move |wanted| {
+        let most = memory::of_json(route.is_dear, &body);
+        charge.try_set(body.len() + most).map_err(too_dear)?;
         let variables = route.template.matches(&path).unwrap_or_default();
-        request::message(&route, &variables, query.as_deref(), &body)
+        let message = request::message(&route, &variables, query.as_deref(), &body, wanted);
+        let message = message.map_err(|why| Status::new(Code::InvalidArgument, why))?;
+        // The call has a copy of it.
+        charge.set(2 * message.len());
+        Ok((message, charge))
     });
     made.await?
-        .map_err(|why| Status::new(Code::InvalidArgument, why))
+}
+
+/// The same for the JSON of a reply.
+async fn long_json(
+    route: &Arc<Route>,
+    message: Bytes,
+    exchange: &mut dyn Exchange,
+) -> Result<Vec<u8>, Status> {
+    let (output, mut charge) = (route.output.clone(), exchange.charge());
+    let json = aside(charge.holder(), move |_: &Wanted| {
+        counted_json(&output, &message, &mut charge)
+    });
+    while_there(exchange, async { json.await? }).await
+}
+
+/// A message of a reply, which is counted before it is read.
+fn counted_json(output: &Output, message: &[u8], charge: &mut Charge) -> Result<Vec<u8>, Status> {
+    let most = memory::of_message(&output.message, message, output.part.is_some());
+    charge.try_set(message.len() + most).map_err(too_dear)?;
+    success(output, message)
+}
+
+fn too_dear(key: &str) -> Status {
+    let text = format!("the values of the message take more memory than `{key}` has left");
+    Status::new(Code::ResourceExhausted, text)
 }
 
 fn hidden_by(route: &Route, first: &Route) -> String {

@@ -3,30 +3,38 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 
+use pronghorn_grpc_wire::Wanted;
 use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde::de::value::StringDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Map, Value};
 
 /// Values of an enum that are named in an error.
 const MOST_NAMES: usize = 10;
 
-/// Reads a message. An error names the field.
-pub(super) fn read(input: &MessageDescriptor, root: Value) -> Result<DynamicMessage, String> {
+/// Reads a message, as long as somebody waits for it. An error names the field.
+pub(super) fn read(
+    input: &MessageDescriptor,
+    root: Value,
+    wanted: &Wanted,
+) -> Result<DynamicMessage, String> {
     let options = DeserializeOptions::new().deny_unknown_fields(true);
-    let failed = RefCell::new(None);
+    let reading = Reading {
+        failed: RefCell::new(None),
+        wanted,
+    };
     let tracked = Tracked {
         value: root,
         at: &ValuePath::Root,
-        failed: &failed,
+        reading: &reading,
     };
     let read = DynamicMessage::deserialize_with_options(input.clone(), tracked, &options);
     read.map_err(|error| {
         let error = error.to_string();
         let error = pronghorn_base::shown(&error);
-        let steps = failed.take().unwrap_or_default();
-        let (name, wanted) = (shown(&steps), wanted(input, &steps));
+        let steps = reading.failed.take().unwrap_or_default();
+        let (name, wanted) = (shown(&steps), wanted_by(input, &steps));
         match (name.is_empty(), wanted) {
             (true, _) => format!("the message `{}`: {error}", input.full_name()),
             (false, Some(wanted)) => format!("the field `{name}` takes {wanted}: {error}"),
@@ -75,7 +83,7 @@ fn shown(steps: &[Step]) -> String {
 }
 
 /// The values that a field takes, if the place is one of a field.
-fn wanted(input: &MessageDescriptor, steps: &[Step]) -> Option<String> {
+fn wanted_by(input: &MessageDescriptor, steps: &[Step]) -> Option<String> {
     let mut within = Some(input.clone());
     // The field, and whether the place is all of it.
     let mut found: Option<(FieldDescriptor, bool)> = None;
@@ -136,21 +144,30 @@ fn of_kind(kind: &Kind) -> String {
     }
 }
 
-type Failed = RefCell<Option<Vec<Step>>>;
+struct Reading<'a> {
+    /// The innermost place that could not be read.
+    failed: RefCell<Option<Vec<Step>>>,
+    wanted: &'a Wanted,
+}
 
 /// A value that knows its place.
 struct Tracked<'a> {
     value: Value,
     at: &'a ValuePath<'a>,
-    /// The innermost place that could not be read.
-    failed: &'a Failed,
+    reading: &'a Reading<'a>,
 }
 
 impl Tracked<'_> {
     fn read<T>(self, read: impl FnOnce(Self) -> Result<T, Error>) -> Result<T, Error> {
-        let (at, failed) = (self.at, self.failed);
+        let (at, reading) = (self.at, self.reading);
+        if reading.wanted.is_over() {
+            return Err(Error::custom("nobody waits for it"));
+        }
         read(self).inspect_err(|_| {
-            failed.borrow_mut().get_or_insert_with(|| at.steps());
+            reading
+                .failed
+                .borrow_mut()
+                .get_or_insert_with(|| at.steps());
         })
     }
 }
@@ -159,17 +176,17 @@ impl<'de> Deserializer<'de> for Tracked<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.read(|Self { value, at, failed }| match value {
+        self.read(|Self { value, at, reading }| match value {
             Value::Array(values) => visitor.visit_seq(Elements {
                 values: values.into_iter().enumerate(),
                 at,
-                failed,
+                reading,
             }),
             Value::Object(values) => visitor.visit_map(Entries {
                 values: values.into_iter(),
                 next: None,
                 at,
-                failed,
+                reading,
             }),
             value => value.deserialize_any(visitor),
         })
@@ -194,19 +211,19 @@ fn read_within<'de, T: DeserializeSeed<'de>>(
     value: Value,
     outer: &ValuePath<'_>,
     step: Step,
-    failed: &Failed,
+    reading: &Reading<'_>,
 ) -> Result<T::Value, Error> {
     seed.deserialize(Tracked {
         value,
         at: &ValuePath::Within(outer, step),
-        failed,
+        reading,
     })
 }
 
 struct Elements<'a> {
     values: std::iter::Enumerate<std::vec::IntoIter<Value>>,
     at: &'a ValuePath<'a>,
-    failed: &'a Failed,
+    reading: &'a Reading<'a>,
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_> {
@@ -219,7 +236,7 @@ impl<'de> SeqAccess<'de> for Elements<'_> {
         let Some((index, value)) = self.values.next() else {
             return Ok(None);
         };
-        read_within(seed, value, self.at, Step::Index(index), self.failed).map(Some)
+        read_within(seed, value, self.at, Step::Index(index), self.reading).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -231,7 +248,7 @@ struct Entries<'a> {
     values: <Map<String, Value> as IntoIterator>::IntoIter,
     next: Option<(String, Value)>,
     at: &'a ValuePath<'a>,
-    failed: &'a Failed,
+    reading: &'a Reading<'a>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'_> {
@@ -252,7 +269,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         // It was made by the call before.
         let (name, value) = self.next.take().unwrap_or_default();
-        read_within(seed, value, self.at, Step::Key(name), self.failed)
+        read_within(seed, value, self.at, Step::Key(name), self.reading)
     }
 
     fn size_hint(&self) -> Option<usize> {

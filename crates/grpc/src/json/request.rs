@@ -1,6 +1,7 @@
 //! A request of HTTP as the message that a method takes.
 
 use percent_encoding::percent_decode;
+use pronghorn_grpc_wire::Wanted;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
@@ -19,13 +20,6 @@ const TOO_DEEP: &str = "recursion limit exceeded";
 /// Parameters of a query.
 const MOST_PARAMETERS: usize = 1000;
 
-/// Bytes that the values of a body take at most, as they are read and within the message.
-pub(super) fn memory(body: &[u8]) -> usize {
-    // Each but the first one stands behind one of these.
-    let is_before = |byte: &&u8| matches!(byte, b',' | b':' | b'[' | b'{');
-    2 * size_of::<Value>() * (1 + body.iter().filter(is_before).count())
-}
-
 /// Makes the message of a request: first its body, then its query, then its path, which counts
 /// most.
 pub(super) fn message(
@@ -33,6 +27,7 @@ pub(super) fn message(
     variables: &[(&str, String)],
     query: Option<&[u8]>,
     body: &[u8],
+    wanted: &Wanted,
 ) -> Result<Vec<u8>, String> {
     let input = route.method.input();
     let mut root = match &route.body {
@@ -65,7 +60,7 @@ pub(super) fn message(
         set(&mut root, &field_path(&input, field)?, value)?;
     }
     let is_deep = is_deeper(&root, MOST_MESSAGES / MESSAGES_OF_A_LEVEL);
-    let message = place::read(&input, root)?.encode_to_vec();
+    let message = place::read(&input, root, wanted)?.encode_to_vec();
     if is_deep && is_too_deep(input, &message) {
         return Err(format!(
             "the message is nested deeper than {MOST_MESSAGES} messages"

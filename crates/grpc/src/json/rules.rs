@@ -3,6 +3,7 @@
 use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, MethodDescriptor, Value};
 
 use super::fields::field_path;
+use super::memory;
 use super::template::Template;
 
 /// The option by its full name.
@@ -19,6 +20,8 @@ pub(super) struct Route {
     pub(super) path: String,
     pub(super) template: Template,
     pub(super) method: MethodDescriptor,
+    /// A value of its JSON may be a message.
+    pub(super) is_dear: bool,
     pub(super) body: BodyRule,
     pub(super) output: Output,
 }
@@ -110,6 +113,7 @@ fn route(method: &MethodDescriptor, rule: &DynamicMessage) -> Result<Route, Stri
         path,
         template,
         method: method.clone(),
+        is_dear: memory::is_dear(&input),
         body,
         output: Output {
             part: response.transpose()?,

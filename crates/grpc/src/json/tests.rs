@@ -60,7 +60,13 @@ fn read(json: &Json, verb: &str, path: &str, query: &str, body: &str) -> Result<
         Some((route, variables))
     });
     let (route, variables) = found.ok_or("no route")?;
-    let message = request::message(route, &variables, Some(query.as_bytes()), body.as_bytes())?;
+    let message = request::message(
+        route,
+        &variables,
+        Some(query.as_bytes()),
+        body.as_bytes(),
+        &Wanted::default(),
+    )?;
     let message = DynamicMessage::decode(route.method.input(), &message[..]).unwrap();
     let text = serde_json::to_string(&message).unwrap();
     Ok(format!("{} {text}", route.method.name()))
@@ -286,6 +292,22 @@ fn mistakes_in_rules_name_their_method() {
             "{seen}"
         );
     }
+}
+
+#[test]
+fn a_message_is_counted_before_it_becomes_json() {
+    let json = load(PROTO).unwrap();
+    let route = json.routes.iter().find(|route| route.verb == "POST");
+    let input = route.unwrap().method.input();
+    // Each is a message with a text: seven bytes.
+    let many = [0x42, 0x05, 0x0a, 0x03, b'a', b'b', b'c'].repeat(1000);
+    let counted = memory::of_message(&input, &many, false);
+    assert!((840_000..1_500_000).contains(&counted), "{counted}");
+    assert!(memory::of_message(&input, &many, true) > counted + 600_000);
+    let text = [&[0x0a, 0x80, 0x08][..], &[b'x'; 1024]].concat();
+    assert!(memory::of_message(&input, &text, false) < 8192);
+    // It is counted up to what can't be read.
+    assert!(memory::of_message(&input, &many[..many.len() - 1], false) > 800_000);
 }
 
 #[test]
