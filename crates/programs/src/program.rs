@@ -26,7 +26,12 @@ pub(crate) struct Program {
     changing: AsyncMutex<()>,
     /// Ends that: a stop does not wait for a restart.
     change: Mutex<CancellationToken>,
+    /// Nothing is started any more.
+    stopping: CancellationToken,
 }
+
+/// The answer to whoever starts something while the server stops.
+const STOPPING: &str = "the server is stopping";
 
 /// Whether a restart starts what is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +42,12 @@ pub(crate) enum Idle {
 
 impl Program {
     /// One that is stopped.
-    pub(crate) fn new(spec: Spec, around: Surroundings, was_created: bool) -> Self {
+    pub(crate) fn new(
+        spec: Spec,
+        around: Surroundings,
+        was_created: bool,
+        stopping: CancellationToken,
+    ) -> Self {
         let hearing = Arc::new(Hearing::new(&spec.name));
         let spec = Arc::new(spec);
         let program = Self {
@@ -48,6 +58,7 @@ impl Program {
             was_created,
             changing: AsyncMutex::default(),
             change: Mutex::default(),
+            stopping,
         };
         let slots = (0..spec.settings.process_num).map(|index| program.slot(index, &spec));
         let slots = slots.collect();
@@ -88,6 +99,9 @@ impl Program {
     /// When one can't be started; whether they come up shows later.
     pub(crate) async fn start(&self) -> Result<(), String> {
         let _changing = self.changing.lock().await;
+        if self.stopping.is_cancelled() {
+            return Err(STOPPING.to_owned());
+        }
         for slot in self.slots() {
             let starts = slot.facts().starts;
             slot.tell(InstanceOrder::Start).await;
@@ -164,12 +178,16 @@ impl Program {
     ///
     /// Why a new one did not come up, or that somebody has stopped the program meanwhile.
     pub(crate) async fn replace(&self, to: Arc<Spec>, idle: Idle) -> Result<(), String> {
+        if self.stopping.is_cancelled() {
+            return Err(STOPPING.to_owned());
+        }
         let Ok(_changing) = self.changing.try_lock() else {
             return Err("a restart is under way already".to_owned());
         };
-        self.look_up(&to).map_err(|why| why.to_string())?;
-        let change = CancellationToken::new();
+        // A stop of the server ends what began before it.
+        let change = self.stopping.child_token();
         *lock(&self.change) = change.clone();
+        self.look_up(&to).map_err(|why| why.to_string())?;
         let before = self.spec();
         let known = u32::try_from(self.slots().len()).unwrap_or(u32::MAX);
         let mut replaced = Vec::new();

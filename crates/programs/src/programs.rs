@@ -106,7 +106,8 @@ impl Programs {
             return Err(ProgramsError::Full);
         }
         let name = spec.name.clone();
-        let program = Arc::new(Program::new(spec, self.0.around.clone(), was_created));
+        let (around, stopping) = (self.0.around.clone(), self.0.stopping.clone());
+        let program = Arc::new(Program::new(spec, around, was_created, stopping));
         programs.insert(name, program.clone());
         Ok(program)
     }

@@ -1,7 +1,7 @@
 //! The service `service`.
 
 use std::io::{self, PipeWriter};
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -406,7 +406,13 @@ impl Running for AtWork {
         Box::pin(async move {
             self.starting.abort_all();
             let left = self.programs.stop_all(deadline).await;
-            drop(self.ended.take());
+            let ended = self.ended.take();
+            if left > 0
+                && let Some(ended) = ended
+            {
+                // The next process waits for those that are left, as long as this one is there.
+                _ = ended.into_raw_fd();
+            }
             match left {
                 0 => Stopped::Clean,
                 1 => Stopped::CutOff("1 process of a program".to_owned()),

@@ -1220,6 +1220,30 @@ fn an_upgrade_never_has_a_program_twice() {
 }
 
 #[test]
+fn a_program_that_is_restarted_during_an_upgrade_does_not_run_twice() {
+    let mut server = start(
+        "  single: {command: sh -c 'mkdir only || echo twice >> wrong; trap \"rmdir only; exit\" INT; \
+           echo x >> starts; while :; do sleep 0.02; done', start_time: 50ms}\n  \
+           slow: {command: sh -c 'trap \"sleep 1; exit\" INT; while :; do sleep 0.02; done', start_time: 50ms}\n",
+    );
+    let before = pids(&until(&server, "single", "running"));
+    let slow = pids(&until(&server, "slow", "running"));
+    let mut rpc = Rpc::connect(&server);
+    server.ask_for_upgrade();
+    is_gone(before[0]);
+    let restarted = rpc.call("service.Restart", r#"{"name":"single"}"#);
+    assert!(restarted.contains("the server is stopping"), "{restarted}");
+    server.follow_upgrade();
+    is_gone(slow[0]);
+    wait_for("the next one", || {
+        (lines(&server, "starts") == 2).then_some(())
+    });
+    until(&server, "single", "running");
+    assert_eq!(lines(&server, "wrong"), 0);
+    server.stop();
+}
+
+#[test]
 fn programs_end_when_their_server_is_killed() {
     let server = start(
         "  a: {command: sleep 1000, process_num: 2, start_time: 50ms}\n  \
