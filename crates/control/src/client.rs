@@ -155,6 +155,8 @@ fn sorted(path: &Path, error: io::Error) -> ClientError {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ClientError::Nobody(path.to_owned())
         }
+        // The queue of those who connect is full: nobody takes them.
+        io::ErrorKind::WouldBlock => ClientError::Silent(None),
         io::ErrorKind::PermissionDenied => ClientError::NoRight(path.to_owned()),
         _ => ClientError::Io {
             path: path.to_owned(),

@@ -85,7 +85,16 @@ impl Place {
 
     /// Where a command looks for it, the likeliest first.
     pub fn for_command(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
-        self.within(surroundings.of_command(Trusted::at(&self.named)))
+        let trusted = Trusted::at(&self.named);
+        let mut paths = self.within(surroundings.of_command(trusted));
+        // Other users' servers are not asked, but root is told of one that is there.
+        let others = self.within(surroundings.of_others(trusted));
+        paths.extend(
+            others
+                .into_iter()
+                .filter(|path| path.symlink_metadata().is_ok()),
+        );
+        paths
     }
 
     fn within(&self, directories: Vec<PathBuf>) -> Vec<PathBuf> {
@@ -141,6 +150,19 @@ impl Surroundings {
             known.push(directory.clone());
             new
         });
+        directories
+    }
+
+    /// For root: the directories of users whom it does not trust.
+    fn of_others(&self, trusted: Trusted) -> Vec<PathBuf> {
+        let mut directories = Vec::new();
+        if self.uid == 0 {
+            let is_other = |owner| !trusted.has(owner);
+            directories = private::find(&self.temporary, is_other, self.uid);
+            if self.temporary != Path::new("/tmp") {
+                directories.extend(private::find(Path::new("/tmp"), is_other, self.uid));
+            }
+        }
         directories
     }
 

@@ -519,6 +519,40 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
     server.stop();
 }
 
+/// Anybody may put up a name in `/tmp` at which a command looks before it comes to the server.
+#[test]
+fn a_name_that_cannot_be_used_keeps_no_command_from_its_server() {
+    let site = Site::with_worker("app.php");
+    let links = Site::new();
+    let link = links.folder().join("link");
+    std::os::unix::fs::symlink(site.folder(), &link).unwrap();
+    let named = link.join(".rr.yaml");
+    let status = ["status", "-c", named.to_str().unwrap()];
+    let said = Server::run_beside(&site, &status).stderr;
+    let looked = said.lines().rev().find_map(|line| {
+        let path = line.trim().strip_prefix("looked at  /tmp/")?;
+        (!path.contains('/')).then(|| format!("/tmp/{path}"))
+    });
+    let mut names = said.lines().filter_map(|line| {
+        let path = line.trim().strip_prefix("looked at")?.trim();
+        (path.starts_with("/tmp/") && path.matches('/').count() == 2).then_some(path)
+    });
+    let path = looked.or_else(|| names.next().map(ToOwned::to_owned));
+    let path = path.unwrap_or_else(|| panic!("{said}"));
+    // Nobody can follow it.
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let none = Server::run_beside(&site, &status);
+    assert_failed(
+        &none,
+        &["no server of", "Too many levels of symbolic links"],
+    );
+    let server = Server::start(site);
+    let found = server.steer(&status);
+    std::fs::remove_file(&path).unwrap();
+    assert_done(&found);
+    server.stop();
+}
+
 /// Anybody may listen in `/tmp` where a server would, and write a file that names a process.
 #[test]
 fn a_command_of_root_does_not_talk_to_anybodys_socket() {

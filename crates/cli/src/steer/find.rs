@@ -5,6 +5,7 @@
 //! comes RPC, where the configuration says.
 
 use std::fmt::Write;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Endpoint, Section, Table, load};
@@ -53,7 +54,8 @@ impl<'a> Task<'a> {
     pub(super) async fn server(&self) -> Result<Server, String> {
         let rpc = self.rpc();
         let named = self.names_rpc().then_some(rpc.as_ref()).flatten();
-        let (mut tried, mut foreign) = (Vec::new(), None);
+        // The most useful error: of a server of somebody trusted, or of one of somebody else.
+        let (mut tried, mut own, mut foreign) = (Vec::new(), None, None);
         for path in self.sockets() {
             match Client::connect(&path, self.trusted()).await {
                 Ok(mut client) => match named {
@@ -68,7 +70,13 @@ impl<'a> Task<'a> {
                 Err(ClientError::Nobody(path)) => tried.push(path.display().to_string()),
                 // Nobody keeps a command from the right one by a wrong one.
                 Err(error @ ClientError::Foreign { .. }) => _ = foreign.get_or_insert(error),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => match owner_of_socket(&path) {
+                    Some(uid) if self.trusted().has(uid) => _ = own.get_or_insert(error),
+                    Some(uid) => {
+                        foreign.get_or_insert(ClientError::Foreign { path, uid });
+                    }
+                    None => tried.push(format!("{}: {}", path.display(), why(&error))),
+                },
             }
         }
         if let Some(endpoint) = rpc {
@@ -77,7 +85,8 @@ impl<'a> Task<'a> {
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(foreign.map_or_else(|| self.nobody(&tried), |foreign| foreign.to_string()))
+        let found = own.or(foreign);
+        Err(found.map_or_else(|| self.nobody(&tried), |found| found.to_string()))
     }
 
     /// Of the server behind the control socket, if there is one.
@@ -168,6 +177,21 @@ impl<'a> Task<'a> {
             _ = write!(said, "\n  looked at  {place}"); // a String takes it
         }
         format!("{said}\nhint: {hint}")
+    }
+}
+
+/// Whose socket it is, if there is one that this user can see.
+fn owner_of_socket(path: &Path) -> Option<u32> {
+    let found = path.symlink_metadata().ok()?;
+    found.file_type().is_socket().then(|| found.uid())
+}
+
+/// Why a path is of no use, for a line that begins with it.
+fn why(error: &ClientError) -> String {
+    match error {
+        ClientError::NoRight(_) => "this user may not look".to_owned(),
+        ClientError::Io { cause, .. } => cause.to_string(),
+        error => error.to_string(),
     }
 }
 
