@@ -389,7 +389,9 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         if self.by_fallback || self.secret {
             return;
         }
-        if let Some((message, hint)) = node.text().and_then(T::doubt) {
+        let has_variables = !node.origin.variables.is_empty();
+        let doubt = node.text().and_then(|text| T::doubt(text, has_variables));
+        if let Some((message, hint)) = doubt {
             let message = format!("`{path}` {message}");
             let diagnostics = &mut self.table.run().diagnostics;
             diagnostics.warn(&node.origin.place, message, &hint);

@@ -196,8 +196,9 @@ impl Service for TemporalService {
                 t.warn_below(&[TEMPORAL, name], message, &hint);
             }
         }
-        if let Some(command) = self.command_key().and_then(Node::text)
-            && let Some((message, _)) = shell_syntax(command)
+        if let Some(node) = self.command_key()
+            && let Some(command) = node.text()
+            && let Some((message, _)) = shell_syntax(command, !node.origin.variables.is_empty())
         {
             let hint = "put it into a file: `sh FILE`. RoadRunner takes quotes as letters";
             t.warn_below(&[TEMPORAL, ACTIVITIES, "command"], &message, hint);

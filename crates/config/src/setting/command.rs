@@ -99,8 +99,8 @@ impl Setting for Command {
         Shown::List(argv.cloned().collect())
     }
 
-    fn doubt(text: &str) -> Option<(String, String)> {
-        shell_syntax(text)
+    fn doubt(text: &str, has_variables: bool) -> Option<(String, String)> {
+        shell_syntax(text, has_variables)
     }
 
     fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
@@ -178,8 +178,8 @@ impl Setting for SpacedCommand {
         self.0.show()
     }
 
-    fn doubt(text: &str) -> Option<(String, String)> {
-        shell_syntax(text)
+    fn doubt(text: &str, has_variables: bool) -> Option<(String, String)> {
+        shell_syntax(text, has_variables)
     }
 
     fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
@@ -219,11 +219,12 @@ fn split_quoted(text: &str) -> Result<Vec<String>, &'static str> {
 }
 
 /// Syntax of a shell in a command's text, which the server takes for arguments: words that go on
-/// after the key, and a step that mends it. Quoted words are believed, and passwords are not shown.
-pub fn shell_syntax(text: &str) -> Option<(String, String)> {
+/// after the key, and a step that mends it. Quoted words are believed; passwords are not shown, nor
+/// any word of a text that has values of variables.
+pub fn shell_syntax(text: &str, has_variables: bool) -> Option<(String, String)> {
     let words = shell::split(text).ok()?;
     let shown = masked_words(words.iter().map(|word| &*word.text));
-    shell::syntax(&words, &shown)
+    shell::syntax(&words, Some(&*shown).filter(|_| !has_variables))
 }
 
 #[cfg(test)]
@@ -342,7 +343,7 @@ mod tests {
             ("php a.php &", "&"),
             ("sh -c a && b", "&&"),
         ] {
-            let (message, _) = shell_syntax(text).expect(text);
+            let (message, _) = shell_syntax(text, false).expect(text);
             assert!(
                 message.starts_with(&format!("has `{word}`,")),
                 "{text}: {message}"
@@ -357,13 +358,13 @@ mod tests {
             "cd /tmp && php a.php",
             "",
         ] {
-            assert_eq!(shell_syntax(text), None, "{text}");
+            assert_eq!(shell_syntax(text, false), None, "{text}");
         }
     }
 
     #[test]
     fn the_hint_is_what_to_type() {
-        let hint = |text: &str| shell_syntax(text).expect(text).1;
+        let hint = |text: &str| shell_syntax(text, false).expect(text).1;
         assert_eq!(hint(" php a | tee x"), "write `sh -c 'php a | tee x'`");
         assert!(hint("php 'a b' | tee x").starts_with("write a list"));
         assert!(hint("sh -c a | b").starts_with("put the text after `-c`"));
@@ -379,7 +380,21 @@ mod tests {
             "sh -c php",
             "sh t.php a b",
         ] {
-            assert_eq!(shell_syntax(text), None, "{text}");
+            assert_eq!(shell_syntax(text, false), None, "{text}");
+        }
+        assert_eq!(hint("sh a | b"), "write `sh -c 'sh a | b'`");
+        for text in [
+            "sh x hush | tee y",
+            "sh x >hush",
+            "sh x ;hush;",
+            "sh -c hush | y",
+            "sh -c hush x",
+        ] {
+            let (message, hint) = shell_syntax(text, true).expect(text);
+            assert!(
+                !format!("{message} {hint}").contains("hush"),
+                "{message}: {hint}"
+            );
         }
 
         let needs = |text: &str| SpacedCommand::parse(text).expect(text).0.needs_shell();
@@ -392,7 +407,7 @@ mod tests {
                 .starts_with("write `php b --password=*** c`, and `A_KEY` and `B` below `env`"),
             "{said:?}"
         );
-        let said = shell_syntax("mysql --password=hush | cat").expect("a pipe");
+        let said = shell_syntax("mysql --password=hush | cat", false).expect("a pipe");
         assert_eq!(said.1, "write `sh -c 'mysql --password=*** | cat'`");
         for text in ["php a=b", "./a=b", "cdx", "1a=b c"] {
             assert_eq!(needs(text), None, "{text}");

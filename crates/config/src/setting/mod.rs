@@ -56,7 +56,7 @@ pub trait Setting: Sized {
     }
 
     /// A doubt about a text that is read: words that go on after the key, and what to type.
-    fn doubt(_text: &str) -> Option<(String, String)> {
+    fn doubt(_text: &str, _has_variables: bool) -> Option<(String, String)> {
         None
     }
 

@@ -44,8 +44,9 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, &'static str> {
 }
 
 /// Syntax of a shell among words, which is an argument here: words that go on after the key, and a
-/// step that mends it. Quoted words are believed. `shown` are the words as they may be shown.
-pub(super) fn syntax(words: &[Word], shown: &[String]) -> Option<(String, String)> {
+/// step that mends it. Quoted words are believed. `shown` are the words as they may be shown, where
+/// they may.
+pub(super) fn syntax(words: &[Word], shown: Option<&[String]>) -> Option<(String, String)> {
     let program = &words.first()?.text;
     if is_builtin(program) || variable(program).is_some() {
         return None; // there is no such program, which `Command::needs_shell` explains
@@ -59,38 +60,50 @@ pub(super) fn syntax(words: &[Word], shown: &[String]) -> Option<(String, String
     if is_last && found == ";" {
         return None; // `find -exec` ends with it
     }
-    let message = format!(
-        "has `{}`, which is an argument: no shell runs the command",
-        shown.get(at)?
-    );
-    let hint = if is_shell(program) {
+    let syntax = match shown {
+        Some(shown) => format!("`{}`", shown.get(at)?),
+        None if OPERATORS.contains(&&**found) => format!("`{found}`"),
+        None => "syntax of a shell".to_owned(),
+    };
+    let message = format!("has {syntax}, which is an argument: no shell runs the command");
+    let has_text = words.iter().any(is_before_text);
+    let hint = if is_shell(program) && has_text {
         "put the text after `-c` into quotes".to_owned()
     } else if is_last && found == "&" {
         "remove it: commands run beside the server in any case".to_owned()
     } else if words.iter().any(|word| word.is_quoted) {
         "write a list: `[sh, -c, \"…\"]`, with the text as its last item".to_owned()
     } else {
-        by_shell(&shown.join(" "))
+        by_shell(&shown.map_or_else(|| "…".to_owned(), |shown| shown.join(" ")))
     };
     Some((message, hint))
 }
 
 /// A shell whose text has lost its quotes: it runs the first word alone.
-fn cut_off(words: &[Word], shown: &[String]) -> Option<(String, String)> {
+fn cut_off(words: &[Word], shown: Option<&[String]>) -> Option<(String, String)> {
     let [shell, option, text, _, ..] = words else {
         return None;
     };
-    let is_text = option.text.starts_with('-') && option.text.ends_with('c');
+    let is_text = is_before_text(option);
     let is_one_word = !text.is_quoted && !text.text.contains(char::is_whitespace);
     if !is_shell(&shell.text) || !is_text || !is_one_word {
         return None;
     }
+    let Some(shown) = shown else {
+        let message = "has no quotes after `-c`: the shell runs one word without its arguments";
+        return Some((message.to_owned(), by_shell("…")));
+    };
     let (before, after) = shown.split_at_checked(2)?;
     let (shell, first) = (shell.text.as_str(), after.first()?);
     let message =
         format!("has no quotes after `-c`: `{shell}` runs `{first}` without its arguments");
     let hint = format!("write `{} '{}'`", before.join(" "), after.join(" "));
     Some((message, hint))
+}
+
+/// `-c`, or `-lc`.
+fn is_before_text(word: &Word) -> bool {
+    word.text.starts_with('-') && word.text.ends_with('c')
 }
 
 fn is_shell(program: &str) -> bool {
