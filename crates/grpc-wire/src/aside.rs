@@ -174,7 +174,7 @@ impl Queue {
         self.held.len() < AT_ONCE && self.of(client) < OF_A_CLIENT
     }
 
-    /// Of those who may, the first one of the client that has the fewest turns.
+    /// The first one who may, of the client that has the fewest turns.
     fn take_next(&mut self) -> Option<Waiter> {
         let waiting = self.waiting.iter().enumerate();
         let can = waiting.filter(|(_, it)| self.has_turn(it.client));

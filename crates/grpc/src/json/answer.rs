@@ -4,12 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use pronghorn_grpc_wire::{Code, Ending, Status};
-use pronghorn_serve::{Body, Response};
+use pronghorn_serve::{Body, Charge, Response};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::{Map, Value, json};
 
-use super::request::MOST_MESSAGES;
+use super::memory::{MOST_MESSAGES, of_message};
 use super::rules::Output;
 
 /// How `prost` says it: its errors have no other form.
@@ -120,4 +120,20 @@ const fn http_status(code: Code) -> u16 {
         Code::Unauthenticated => 401,
         Code::Unknown | Code::Internal | Code::DataLoss => 500,
     }
+}
+
+/// A message of a reply, which is counted before it is read.
+pub(super) fn counted_json(
+    output: &Output,
+    message: &[u8],
+    charge: &mut Charge,
+) -> Result<Vec<u8>, Status> {
+    let most = of_message(&output.message, message, output.part.is_some());
+    charge.try_set(message.len() + most).map_err(too_dear)?;
+    success(output, message)
+}
+
+pub(super) fn too_dear(key: &str) -> Status {
+    let text = format!("the values of the message take more memory than `{key}` has left");
+    Status::new(Code::ResourceExhausted, text)
 }

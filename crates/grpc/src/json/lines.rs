@@ -11,8 +11,7 @@ use pronghorn_serve::{BodySource, Charge, Exchange, Read};
 use prost_reflect::DescriptorPool;
 use tokio::time::Instant;
 
-use super::answer::{status_json, success};
-use super::counted_json;
+use super::answer::{counted_json, status_json, success};
 use super::rules::Output;
 
 /// Lines go together up to so many bytes, as far as they are there: each piece is a chunk.

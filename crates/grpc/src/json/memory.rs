@@ -1,5 +1,5 @@
-//! What the values of a message take while it is made of JSON or becomes it, from above: a few
-//! bytes of a message may take a kilobyte.
+//! Bytes that the values of a message take while it is made of JSON or becomes it, from above: a
+//! few bytes of a message may take a kilobyte.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor, Value};
 use serde_json::Value as Json;
 
-use super::request::MOST_MESSAGES;
-
+/// Messages within one another: protobuf's own limit, which its runtimes for PHP have as well.
+pub(super) const MOST_MESSAGES: usize = 100;
 /// Entries of a node of a `BTreeMap`, and those that it has at least beside others.
 const ENTRIES: usize = 11;
 const LEAST_ENTRIES: usize = 5;

@@ -28,9 +28,9 @@ use crate::descriptors::Descriptors;
 use crate::files::FileError;
 use crate::table::ServiceTable;
 
-use answer::{failure, put, success};
+use answer::{counted_json, failure, put, success, too_dear};
 use lines::Lines;
-use rules::{BodyRule, Output, Route};
+use rules::{BodyRule, Route};
 
 /// The routes of all methods that have some.
 #[derive(Debug)]
@@ -255,18 +255,6 @@ async fn long_json(
         counted_json(&output, &message, &mut charge)
     });
     while_there(exchange, async { json.await? }).await
-}
-
-/// A message of a reply, which is counted before it is read.
-fn counted_json(output: &Output, message: &[u8], charge: &mut Charge) -> Result<Vec<u8>, Status> {
-    let most = memory::of_message(&output.message, message, output.part.is_some());
-    charge.try_set(message.len() + most).map_err(too_dear)?;
-    success(output, message)
-}
-
-fn too_dear(key: &str) -> Status {
-    let text = format!("the values of the message take more memory than `{key}` has left");
-    Status::new(Code::ResourceExhausted, text)
 }
 
 fn hidden_by(route: &Route, first: &Route) -> String {

@@ -7,11 +7,10 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
 use super::fields::field_path;
+use super::memory::MOST_MESSAGES;
 use super::place;
 use super::rules::{BodyRule, Route};
 
-/// Messages within one another: protobuf's own limit, which its runtimes for PHP have as well.
-pub(super) const MOST_MESSAGES: usize = 100;
 /// Messages that one level of JSON may be: a `Value`, its `Struct`, and an entry of that.
 const MESSAGES_OF_A_LEVEL: usize = 3;
 /// Brackets within one another: the limit of `serde_json`, and how it tells it.

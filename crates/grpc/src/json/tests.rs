@@ -4,7 +4,7 @@ use pronghorn_testkit::Directory;
 use proptest::prelude::*;
 use prost_reflect::DynamicMessage;
 
-use super::request::MOST_MESSAGES;
+use super::memory::MOST_MESSAGES;
 use super::rules::Output;
 use super::*;
 
