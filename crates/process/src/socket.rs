@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::libc;
 use pronghorn_base::lock;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{
@@ -293,6 +294,33 @@ pub fn bound_datagrams(address: SocketAddr, inherited: &mut Vec<OwnedFd>) -> Opt
     taken.into_iter().next().map(UdpSocket::from)
 }
 
+/// Lets each read of a socket of UDP have one packet, and none that the kernel has put together.
+///
+/// # Errors
+///
+/// When the kernel has no such option.
+pub fn receive_singly(socket: &UdpSocket) -> io::Result<()> {
+    const UDP_GRO: libc::c_int = 104;
+    let off: libc::c_int = 0;
+    let size = libc::socklen_t::try_from(size_of_val(&off)).map_err(io::Error::other)?;
+    #[expect(unsafe_code, reason = "no library that is here has this option")]
+    // SAFETY: the option is a number, of which the place and the length are given.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_UDP,
+            UDP_GRO,
+            (&raw const off).cast(),
+            size,
+        )
+    };
+    if set == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Takes the ends of unix sockets that carry datagrams and have no name.
 pub fn take_unix_datagrams(inherited: &mut Vec<OwnedFd>) -> Vec<OwnedFd> {
     let is_one = |socket: &mut OwnedFd| {
@@ -433,13 +461,13 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
 /// unix socket, has not read, and somewhat more, since their buffers count. `None` where the kernel
 /// does not say.
 pub fn untaken(socket: impl AsFd) -> Option<u32> {
-    let mut bytes: nix::libc::c_int = 0;
+    let mut bytes: libc::c_int = 0;
     #[expect(unsafe_code, reason = "neither rustix nor nix has SIOCOUTQ")]
     // SAFETY: the descriptor is open while it is borrowed. The kernel writes one int, which lives
     // until the call returns.
     let failed = unsafe {
         let fd = socket.as_fd().as_raw_fd();
-        nix::libc::ioctl(fd, nix::libc::TIOCOUTQ, &raw mut bytes)
+        libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes)
     };
     if failed == 0 {
         bytes.try_into().ok()

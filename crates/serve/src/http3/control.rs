@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use quinn::{ReadError, RecvStream};
@@ -127,19 +128,22 @@ impl Reader {
 }
 
 impl Streams {
-    /// Reads a stream to its end.
+    /// Reads a stream to its end, whose type must come in time.
     ///
     /// # Errors
     ///
     /// The code that the connection is to end with.
-    pub(super) async fn read(&self, stream: RecvStream) -> Result<(), Code> {
+    pub(super) async fn read(&self, stream: RecvStream, patience: Duration) -> Result<(), Code> {
         let mut reader = Reader {
             stream,
             bytes: Bytes::new(),
             number: Number::default(),
         };
-        let Ok(kind) = reader.number().await else {
-            return Ok(()); // it may end before it says what it is
+        let kind = tokio::time::timeout(patience, reader.number()).await;
+        let Ok(Ok(kind)) = kind else {
+            // It may end before it says what it is.
+            _ = reader.stream.stop(Code::STREAM_CREATION_ERROR.into());
+            return Ok(());
         };
         let once = |is_there: &AtomicBool| {
             if is_there.swap(true, Ordering::Relaxed) {
@@ -203,7 +207,10 @@ impl Streams {
                 }
                 kind if is_of_http2(kind) => return Err(Code::FRAME_UNEXPECTED.into()),
                 // Nothing is pushed here.
-                CANCEL_PUSH => return Err(Code::ID_ERROR.into()),
+                CANCEL_PUSH => {
+                    reader.only_number(length).await?;
+                    return Err(Code::ID_ERROR.into());
+                }
                 MAX_PUSH_ID => {
                     let most = reader.only_number(length).await?;
                     if most < most_pushes {

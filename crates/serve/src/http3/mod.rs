@@ -137,7 +137,8 @@ impl Driver {
                 },
                 accepted = connection.accept_uni() => if let Ok(stream) = accepted {
                     let shared = shared.clone();
-                    streams.spawn(async move { shared.own.streams.read(stream).await });
+                    let patience = entered.service().limits.receive.head_time;
+                    streams.spawn(async move { shared.own.streams.read(stream, patience).await });
                 },
                 Some(read) = streams.join_next() => if let Ok(Err(code)) = read {
                     return own.close(code);

@@ -203,8 +203,8 @@ pub(super) async fn answer(running: Running<Own>, send: SendStream, receive: Rec
         stream.reset(Code::REQUEST_CANCELLED);
     }
     stream.out(on_sent, status, framing.is_too_long(), accepted);
-    if sent.is_ok() && !stream.unacknowledged.is_none() {
-        // It is counted until the client has it.
+    if sent.is_ok() {
+        // Until the client has it, it is counted, and a stop waits for it.
         let acknowledged = stream.send.stopped();
         _ = tokio::time::timeout(service.limits.send_pause, acknowledged).await;
     }

@@ -6,18 +6,20 @@
 
 mod passage;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-use pronghorn_process::socket::{BindError, bound_datagrams};
+use pronghorn_base::lock;
+use pronghorn_process::socket::{BindError, bound_datagrams, receive_singly};
 use pronghorn_workers::IoThread;
 use quinn::{
-    Connection, Endpoint, EndpointConfig, Incoming, Runtime, ServerConfig, TokioRuntime,
-    TransportConfig,
+    Connection, Endpoint, EndpointConfig, Incoming, Runtime, ServerConfig, TokenLog,
+    TokenReuseError, TokioRuntime, TransportConfig, ValidationTokenConfig,
 };
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::runtime::Handle;
@@ -82,14 +84,14 @@ impl QuicSocket {
             Some(socket) => socket,
             None => bind(address).map_err(failed)?,
         };
-        let port = socket.local_addr().map_err(failed)?.port();
-        let passage = Passage::new(port, inherited).map_err(failed)?;
+        let bound = socket.local_addr().map_err(failed)?;
+        let passage = Passage::new(bound, inherited).map_err(failed)?;
         Ok(Self { socket, passage })
     }
 
     /// For the next process.
-    pub(crate) fn sockets(&self) -> [BorrowedFd<'_>; 2] {
-        [self.socket.as_fd(), self.passage.as_fd()]
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.passage.sockets().chain([self.socket.as_fd()])
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -130,7 +132,9 @@ pub(crate) fn accept(
     let QuicSocket { socket, passage } = socket;
     let mut ids = EndpointConfig::default();
     ids.cid_generator(passage.ids());
+    let single = socket.try_clone()?;
     let shared = passage.watch(runtime.wrap_udp_socket(socket)?)?;
+    receive_singly(&single)?; // see SharedSocket::max_receive_segments
     let endpoint = Endpoint::new_with_abstract_socket(ids, Some(config), shared.clone(), runtime)?;
     let door = Door {
         endpoint,
@@ -163,12 +167,58 @@ fn config(tls: &Tls, limits: &Limits) -> Option<ServerConfig> {
                 .try_into()
                 .ok(),
         );
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.sent(TOKENS).log(Arc::new(UsedTokens::default()));
     config
+        .validation_token_config(tokens)
         .transport_config(Arc::new(transport))
         .max_incoming(INCOMING)
         .incoming_buffer_size(WAITING)
         .incoming_buffer_size_total(ALL_WAITING);
     Some(config)
+}
+
+/// Tokens that prove an address when their client comes back, for each connection.
+const TOKENS: u32 = 2;
+/// Used tokens that are remembered; beyond as many, the older half is forgotten, and all tokens that
+/// are as old are refused.
+const MOST_TOKENS: usize = 64 << 10;
+
+/// Tokens that were used: each is good for one connection.
+#[derive(Debug, Default)]
+struct UsedTokens(Mutex<RememberedTokens>);
+
+#[derive(Debug, Default)]
+struct RememberedTokens {
+    by_age: BTreeSet<(SystemTime, u128)>,
+    /// Tokens that were issued until then are refused.
+    forgotten: Option<SystemTime>,
+}
+
+impl TokenLog for UsedTokens {
+    fn check_and_insert(
+        &self,
+        nonce: u128,
+        issued: SystemTime,
+        _: Duration,
+    ) -> Result<(), TokenReuseError> {
+        let mut tokens = lock(&self.0);
+        if tokens
+            .forgotten
+            .is_some_and(|forgotten| issued <= forgotten)
+            || !tokens.by_age.insert((issued, nonce))
+        {
+            return Err(TokenReuseError);
+        }
+        if tokens.by_age.len() > MOST_TOKENS {
+            let middle = tokens.by_age.iter().nth(MOST_TOKENS / 2).copied();
+            if let Some(middle) = middle {
+                tokens.by_age = tokens.by_age.split_off(&middle);
+                tokens.forgotten = Some(middle.0);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Lets clients in.
@@ -236,6 +286,7 @@ impl Door {
             _ = incoming.retry(); // it may
             return;
         }
+        let is_proven = incoming.remote_address_validated();
         let address = PeerAddress::Ip(incoming.remote_address());
         let entered = match self.service.enter(address.ip()) {
             Ok(entered) => entered,
@@ -250,7 +301,9 @@ impl Door {
         let (load, tls) = (Loaded::on(thread), self.tls.clone());
         let port = self.endpoint.local_addr().map_or(0, |local| local.port());
         let spawned = thread.runtime.spawn(async move {
-            let shaken = shake(incoming, tls.asks(), shaking);
+            // PHP and the limits of addresses are told an address that the client is known to have.
+            let is_whole = tls.asks() || !is_proven;
+            let shaken = shake(incoming, is_whole, shaking);
             let connection = tokio::select! {
                 connection = shaken => connection,
                 () = entered.ended() => None,

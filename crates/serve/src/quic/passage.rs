@@ -33,7 +33,9 @@ const LONGEST: usize = 2 << 10;
 /// The address of a client and where it sent to, before a packet that is passed on.
 const HEAD: usize = 16 + 2 + 1 + 16 + 1;
 /// Processes before this one that may still have connections.
-const MOST_MARKS: usize = 16;
+const MOST_EARLIER: usize = 16;
+/// Octets of an address as text, with a scope and a port.
+const LONGEST_ADDRESS: usize = 64;
 /// A mark that nobody has, where the system gives no random numbers.
 const NO_MARK: Mark = [0; MARK];
 
@@ -45,40 +47,40 @@ pub(super) struct Passage {
     inlet: StdDatagram,
     /// For the next process.
     left: StdDatagram,
-    /// Marks of earlier processes, and the way to them.
-    before: Option<(Vec<Mark>, StdDatagram)>,
+    /// Earlier processes that may still have connections.
+    before: Vec<Earlier>,
 }
 
-impl AsFd for Passage {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.left.as_fd()
-    }
+/// A process before this one, and the way to it.
+#[derive(Debug)]
+struct Earlier {
+    mark: Mark,
+    way: StdDatagram,
 }
 
 impl Passage {
-    /// Takes what the process before has left for this port, and leaves the same for the next one.
-    pub(super) fn new(port: u16, inherited: &mut Vec<OwnedFd>) -> io::Result<Self> {
-        let mut before = None;
+    /// Takes what the processes before have left for this address, and leaves the same for the next
+    /// one.
+    pub(super) fn new(address: SocketAddr, inherited: &mut Vec<OwnedFd>) -> io::Result<Self> {
+        let mut before = Vec::new();
         for socket in take_unix_datagrams(inherited) {
             match Greeting::peek(&socket) {
-                Some(greeting) if greeting.port == port => {
-                    before = Some((greeting.marks, StdDatagram::from(socket)));
-                }
+                Some(greeting) if greeting.address == address => before.push(Earlier {
+                    mark: greeting.mark,
+                    way: StdDatagram::from(socket),
+                }),
                 // Another listener's: for whoever asks for that.
                 _ => inherited.push(socket),
             }
         }
+        let ended = before.len().saturating_sub(MOST_EARLIER);
+        before.drain(..ended);
         let (inlet, left) = StdDatagram::pair()?;
         let mut mark = NO_MARK;
         random(&mut mark);
-        let mut marks = vec![mark];
-        marks.extend(before.iter().flat_map(|(marks, _)| marks.iter().copied()));
-        marks.truncate(MOST_MARKS);
-        inlet.send(&Greeting { port, marks }.bytes())?;
-        for socket in [&inlet, &left] {
-            socket.set_nonblocking(true)?;
-        }
-        if let Some((_, socket)) = &before {
+        inlet.send(&Greeting { address, mark }.bytes())?;
+        let ways = before.iter().map(|earlier| &earlier.way);
+        for socket in ways.chain([&inlet, &left]) {
             socket.set_nonblocking(true)?;
         }
         Ok(Self {
@@ -87,6 +89,13 @@ impl Passage {
             left,
             before,
         })
+    }
+
+    /// For the next process: it passes packets on to each process by itself, because this one may
+    /// end before those that were there before it.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let before = self.before.iter().map(|earlier| &earlier.way);
+        before.chain([&self.left]).map(AsFd::as_fd)
     }
 
     /// Makes IDs of connections that are known to be this process's.
@@ -112,28 +121,25 @@ fn random(bytes: &mut [u8]) {
 
 /// The first thing that the next process finds.
 struct Greeting {
-    port: u16,
-    /// The mark of the process that has left it, and those of processes before.
-    marks: Vec<Mark>,
+    /// The listener's.
+    address: SocketAddr,
+    mark: Mark,
 }
 
 impl Greeting {
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.port.to_be_bytes().to_vec();
-        bytes.extend(self.marks.iter().flatten());
-        bytes
+        [&self.mark[..], self.address.to_string().as_bytes()].concat()
     }
 
     /// Looks at it, and leaves it: the process may fail, and another one comes.
     fn peek(socket: &OwnedFd) -> Option<Self> {
-        let mut bytes = [0; 2 + MARK * MOST_MARKS];
+        let mut bytes = [0; MARK + LONGEST_ADDRESS];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let (_, length) = recv(socket, &mut bytes[..], flags).ok()?;
-        let (port, marks) = bytes.get(..length)?.split_first_chunk()?;
-        let (marks, _) = marks.as_chunks();
+        let (mark, address) = bytes.get(..length)?.split_first_chunk()?;
         Some(Self {
-            port: u16::from_be_bytes(*port),
-            marks: marks.to_vec(),
+            address: std::str::from_utf8(address).ok()?.parse().ok()?,
+            mark: *mark,
         })
     }
 }
@@ -174,7 +180,7 @@ fn id(packet: &[u8]) -> Option<&[u8]> {
 pub(super) struct SharedSocket {
     socket: Arc<dyn AsyncUdpSocket>,
     inlet: UnixDatagram,
-    before: Option<(Vec<Mark>, StdDatagram)>,
+    before: Vec<Earlier>,
     handed_over: AtomicBool,
 }
 
@@ -187,21 +193,21 @@ impl SharedSocket {
     /// Passes on what belongs to earlier processes. The rest stays in `bytes`, of which the meaning
     /// is `meta`.
     fn sort(&self, bytes: &mut [u8], meta: &mut RecvMeta) {
-        let Some((marks, way)) = &self.before else {
+        if self.before.is_empty() {
             return;
-        };
+        }
         let stride = meta.stride.max(1);
         let (mut at, mut kept) = (0, 0);
         while at < meta.len {
             let end = (at + stride).min(meta.len);
-            let is_ours =
-                id(&bytes[at..end]).is_none_or(|id| !marks.iter().any(|mark| id.starts_with(mark)));
-            if is_ours {
+            let id = id(&bytes[at..end]).unwrap_or_default();
+            let mut before = self.before.iter();
+            if let Some(earlier) = before.find(|earlier| id.starts_with(&earlier.mark)) {
+                // One that does not fit is lost, as on any network.
+                _ = earlier.way.send(&passed(&bytes[at..end], meta));
+            } else {
                 bytes.copy_within(at..end, kept);
                 kept += end - at;
-            } else {
-                // One that does not fit is lost, as on any network.
-                _ = way.send(&passed(&bytes[at..end], meta));
             }
             at = end;
         }
@@ -296,8 +302,9 @@ impl AsyncUdpSocket for SharedSocket {
         self.socket.max_transmit_segments()
     }
 
+    /// `quinn` keeps all packets of a batch in one buffer, as long as one byte of it is kept.
     fn max_receive_segments(&self) -> usize {
-        self.socket.max_receive_segments()
+        1
     }
 
     fn may_fragment(&self) -> bool {
@@ -333,20 +340,27 @@ mod tests {
 
     #[test]
     fn the_next_process_knows_whose_packets_are_whose() {
-        let first = Passage::new(443, &mut Vec::new()).unwrap();
-        let left = |passage: &Passage| vec![passage.as_fd().try_clone_to_owned().unwrap()];
+        let address = "192.0.2.1:443".parse().unwrap();
+        let first = Passage::new(address, &mut Vec::new()).unwrap();
+        let left = |passage: &Passage| -> Vec<OwnedFd> {
+            let sockets = passage.sockets();
+            sockets
+                .map(|socket| socket.try_clone_to_owned().unwrap())
+                .collect()
+        };
         // One that fails takes nothing away.
-        drop(Passage::new(443, &mut left(&first)).unwrap());
-        let second = Passage::new(443, &mut left(&first)).unwrap();
-        let third = Passage::new(443, &mut left(&second)).unwrap();
-        let (marks, _) = third.before.unwrap();
-        assert_eq!(marks, [second.mark, first.mark]);
+        drop(Passage::new(address, &mut left(&first)).unwrap());
+        let second = Passage::new(address, &mut left(&first)).unwrap();
+        let third = Passage::new(address, &mut left(&second)).unwrap();
+        let marks: Vec<Mark> = third.before.iter().map(|earlier| earlier.mark).collect();
+        assert_eq!(marks, [first.mark, second.mark]);
         let mut of_another = left(&first);
+        let other = "192.0.2.2:443".parse().unwrap();
         assert!(
-            Passage::new(8443, &mut of_another)
+            Passage::new(other, &mut of_another)
                 .unwrap()
                 .before
-                .is_none()
+                .is_empty()
         );
         assert_eq!(of_another.len(), 1);
     }
