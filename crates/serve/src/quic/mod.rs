@@ -180,8 +180,8 @@ fn config(tls: &Tls, limits: &Limits) -> Option<ServerConfig> {
 
 /// Tokens that prove an address when their client comes back, for each connection.
 const TOKENS: u32 = 2;
-/// Used tokens that are remembered; beyond as many, the older half is forgotten, and all tokens that
-/// are as old are refused.
+/// Used tokens that are remembered. Beyond as many, the older half is forgotten, and all tokens
+/// that are as old are refused.
 const MOST_TOKENS: usize = 64 << 10;
 
 /// Tokens that were used: each is good for one connection.
