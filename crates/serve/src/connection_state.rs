@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use pronghorn_base::micros;
+use pronghorn_pool::SpoolFile;
 use tokio::time::Instant;
 
 use crate::client_memory::{Charge, UNCOUNTED};
 use crate::date::epoch_us;
-use crate::held_replies::HeldReplies;
+use crate::held_replies::{HeldReplies, NotStored, Spilled};
 use crate::message::Peer;
+use crate::sent::{OnSent, Sent};
 use crate::service::Entered;
 
 /// Bytes that each stream takes, with its task, its state in `h2` and its place in a pool's queue:
@@ -27,7 +30,7 @@ pub(crate) struct ConnectionState<P> {
     pub(crate) entered: Entered,
     pub(crate) opened: Instant,
     /// The same moment in microseconds since the Unix epoch.
-    pub(crate) opened_us: u64,
+    opened_us: u64,
     /// Tasks of requests.
     running: AtomicUsize,
     /// How many of them wait for more of their bodies.
@@ -64,6 +67,40 @@ impl<P> ConnectionState<P> {
 
     pub(crate) fn charge(&self) -> Charge {
         self.entered.account(&self.peer).charge()
+    }
+
+    /// A moment of this connection in microseconds since the Unix epoch.
+    pub(crate) fn time_of(&self, moment: Instant) -> u64 {
+        self.opened_us + micros(moment.saturating_duration_since(self.opened))
+    }
+
+    /// A response is out with so many bytes of its body, or nobody is there who would take it.
+    pub(crate) fn sent(
+        &self,
+        on_sent: Option<Arc<dyn OnSent>>,
+        status: u16,
+        bytes: u64,
+        is_too_long: bool,
+        accepted: Instant,
+    ) {
+        let sent = Sent {
+            status,
+            bytes,
+            is_too_long,
+            elapsed: accepted.elapsed(),
+            split: None,
+        };
+        self.entered.service().sent(on_sent, sent);
+    }
+
+    /// Puts the rest of a response into a file, until its client has room for it.
+    pub(crate) async fn spill(
+        &self,
+        bytes: Vec<Bytes>,
+    ) -> Result<(SpoolFile, Spilled<'_>), NotStored> {
+        let spool = self.entered.service().spool.as_ref().ok_or(NotStored)?;
+        let client = self.charge().client(self.peer.address);
+        self.replies.spill(spool, bytes, client).await
     }
 
     /// Bytes that one request may hold uncounted: the requests at work share what a connection of

@@ -35,7 +35,7 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
-    /// The answer to a request of HTTP/2 whose head is refused; None for an answer of HTTP.
+    /// The answer to a request of HTTP/2 or HTTP/3 whose head is refused; None for one of HTTP itself.
     /// `content` is its content type.
     fn refused(&self, _content: Option<&[u8]>, _refusal: Refusal) -> Option<Response> {
         None
@@ -54,6 +54,13 @@ impl dyn Handler {
         let mut response = response.unwrap_or_else(|| Response::plain(400, WITHOUT_TLS));
         response.on_sent = self.unhandled(&Unhandled::of(request));
         response
+    }
+
+    /// The answer to a request whose head is refused, of HTTP/2 or HTTP/3.
+    pub(crate) fn answer_refused(&self, content: Option<&[u8]>, refusal: Refusal) -> Response {
+        let response = self.refused(content, refusal);
+        let plain = || Response::plain(refusal.status(), &format!("{refusal}\n"));
+        response.unwrap_or_else(plain)
     }
 
     /// The answer to `OPTIONS *`, which is for the server as a whole (RFC 9110, section 9.3.7).

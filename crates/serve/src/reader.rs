@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use pronghorn_base::LogThrottle;
+use pronghorn_h1 as h1;
 use pronghorn_pool::{Content, Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
 use pronghorn_wire::Fields;
@@ -131,6 +132,17 @@ impl Reader {
     pub(crate) fn trailers(&mut self) -> Option<Fields> {
         let trailers = self.made.as_mut().map(|made| made.trailers());
         trailers.filter(|trailers| !trailers.is_empty())
+    }
+
+    /// Reads a body on of which the client has all that was announced: a worker whose body nobody
+    /// reads would be told that its client has left. Ends with the first byte too many.
+    pub(crate) async fn pass_over(mut self, framing: &mut h1::Response) {
+        while !framing.has_fault() {
+            match poll_fn(|cx| self.poll_next(cx)).await {
+                Read::Bytes(bytes) => _ = framing.piece(bytes.len()),
+                Read::Broken | Read::End => break,
+            }
+        }
     }
 
     /// The next piece. Pending when there is none yet: what was had before should be on its way

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pronghorn_base::{Timer, micros};
+use pronghorn_base::Timer;
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
@@ -26,9 +26,8 @@ use crate::exchange::Exchange;
 use crate::field_name::Fault;
 use crate::held_replies::NotStored;
 use crate::limits::Limits;
-use crate::message::{Body, Request, Response, Unhandled};
+use crate::message::{Body, Request, Unhandled};
 use crate::reader::{FILE_PIECE, Reader};
-use crate::sent::{OnSent, Sent};
 use crate::source::Read;
 
 /// A request and the way back to its client.
@@ -91,15 +90,12 @@ pub(super) async fn answer(
     let handler = service.handler();
     let head = head.map_err(|refusal| {
         let content = parts.headers.get(http::header::CONTENT_TYPE);
-        let response = handler.refused(content.map(HeaderValue::as_bytes), refusal);
-        let plain = || Response::plain(refusal.status(), &format!("{refusal}\n"));
-        let response = response.unwrap_or_else(plain);
+        let response = handler.answer_refused(content.map(HeaderValue::as_bytes), refusal);
         (refusal, response, parts.method, parts.uri)
     });
     drop(parts.headers);
     running.holds(head.as_ref().map_or(0, RequestHead::size));
-    let since = accepted.saturating_duration_since(running.shared.opened);
-    let accepted_us = running.shared.opened_us + micros(since);
+    let accepted_us = running.shared.time_of(accepted);
     let mut stream = Stream {
         running,
         body: Some(body),
@@ -156,14 +152,16 @@ pub(super) async fn answer(
         // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out
         // first.
         stream.respond.send_reset(Reason::PROTOCOL_ERROR);
-        stream.out(on_sent, status, false, accepted);
+        let shared = &stream.running.shared;
+        shared.sent(on_sent, status, stream.sent, false, accepted);
         return;
     }
     // A client that is gone is told nothing; the record says what was sent.
     _ = stream
         .send(&mut framing, status, &response.fields, response.body)
         .await;
-    stream.out(on_sent, status, framing.is_too_long(), accepted);
+    let (shared, is_too_long) = (&stream.running.shared, framing.is_too_long());
+    shared.sent(on_sent, status, stream.sent, is_too_long, accepted);
 }
 
 fn head(
@@ -210,24 +208,6 @@ fn header_map<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeaderM
 }
 
 impl Stream {
-    /// The response is out, or nobody is there who would take it.
-    fn out(
-        &self,
-        on_sent: Option<Arc<dyn OnSent>>,
-        status: u16,
-        is_too_long: bool,
-        accepted: Instant,
-    ) {
-        let sent = Sent {
-            status,
-            bytes: self.sent,
-            is_too_long,
-            elapsed: accepted.elapsed(),
-            split: None,
-        };
-        self.running.shared.entered.service().sent(on_sent, sent);
-    }
-
     /// More of the body came, or none is awaited any more.
     fn hear(&mut self) {
         if std::mem::take(&mut self.is_silent) {
@@ -264,7 +244,7 @@ impl Stream {
         let mut out = self.respond.send_response(head, is_all)?;
         if is_all {
             if framing.sends_body() {
-                pass_over(framing, Reader::new(body)).await;
+                Reader::new(body).pass_over(framing).await;
             }
             return Ok(());
         }
@@ -337,9 +317,7 @@ impl Stream {
                     if !fits && held.is_none() {
                         let mut all = vec![bytes];
                         all.extend(reader.take_waiting());
-                        let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
-                        let client = shared.charge().client(shared.peer.address);
-                        let (file, counted) = shared.replies.spill(spool, all, client).await?;
+                        let (file, counted) = shared.spill(all).await?;
                         drop(spilled.replace(counted));
                         reader.go_on_with(file);
                         continue;
@@ -350,7 +328,7 @@ impl Stream {
                     self.send_bytes(out, bytes, is_last).await?;
                     if is_last {
                         drop((counted, making, spilled));
-                        pass_over(framing, reader).await;
+                        reader.pass_over(framing).await;
                         return Ok(());
                     }
                     if framing.has_fault() {
@@ -433,17 +411,6 @@ impl Stream {
         })
         .await?;
         Ok(out.capacity().min(share))
-    }
-}
-
-/// Reads a body on of which the client has all that was announced: a worker whose body nobody reads
-/// would be told that its client has left. Ends with the first byte too many.
-async fn pass_over(framing: &mut h1::Response, mut reader: Reader) {
-    while !framing.has_fault() {
-        match poll_fn(|cx| reader.poll_next(cx)).await {
-            Read::Bytes(bytes) => _ = framing.piece(bytes.len()),
-            Read::Broken | Read::End => break,
-        }
     }
 }
 

@@ -76,8 +76,7 @@ pub(crate) async fn serve(connection: Connection, peer: Arc<Peer>, entered: Ente
         () = entered.ended() => None,
     };
     let Some(control) = opened else {
-        connection.close(Code::NO_ERROR.into(), b"");
-        return;
+        return give_up(&connection);
     };
     let own = Own {
         connection,

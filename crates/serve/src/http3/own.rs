@@ -4,7 +4,7 @@ use quinn::Connection;
 use tokio::sync::Notify;
 
 use super::control::Streams;
-use super::frame::Code;
+use super::frame::{Code, Ended};
 
 /// Bytes of bodies that may be on their way before somebody takes them, and so are kept in memory:
 /// of one request, and of all of a connection.
@@ -24,5 +24,13 @@ impl Own {
     /// The client has broken a rule.
     pub(super) fn close(&self, code: Code) {
         self.connection.close(code.into(), b"");
+    }
+
+    /// A request's stream brings no more: its client is gone, or has broken a rule.
+    pub(super) fn stream_ended(&self, ended: Ended) {
+        match ended {
+            Ended::Gone => {}
+            Ended::Broken(code) => self.close(code),
+        }
     }
 }

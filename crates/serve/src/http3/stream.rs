@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_base::{BoxFuture, Timer, micros};
+use pronghorn_base::{BoxFuture, Timer};
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
 use pronghorn_wire::Fields;
 use quinn::{RecvStream, SendStream};
 use tokio::time::Instant;
 
-use super::frame::{Code, DATA, Ended, Event, Frames, HEADERS, append_head};
+use super::frame::{Code, DATA, Event, Frames, HEADERS, append_head};
 use super::own::{CONNECTION_WINDOW, Own, SEND_WINDOW};
 use super::qpack::{Encoder, Failed, Section};
 use crate::body_error::BodyError;
@@ -25,7 +25,6 @@ use crate::exchange::Exchange;
 use crate::held_replies::NotStored;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::Reader;
-use crate::sent::{OnSent, Sent};
 use crate::source::Read;
 
 /// Bytes of a body that are sent as one, and that wait with their request while the client takes
@@ -131,8 +130,7 @@ pub(super) async fn answer(running: Running<Own>, send: SendStream, receive: Rec
     let accepted = Instant::now();
     (stream.since, stream.heard) = (accepted, accepted);
     let shared = stream.running.shared.clone();
-    let since = accepted.saturating_duration_since(shared.opened);
-    let accepted_us = shared.opened_us + micros(since);
+    let accepted_us = shared.time_of(accepted);
     let handler = service.handler();
     let peer = shared.peer.clone();
     let (mut framing, response) = match received.head {
@@ -163,9 +161,7 @@ pub(super) async fn answer(running: Running<Own>, send: SendStream, receive: Rec
                 target: "http", remote_address = %peer.address, "request refused: {refusal}"
             );
             let section = &received.section;
-            let response = handler.refused(section.field("content-type"), refusal);
-            let plain = || Response::plain(refusal.status(), &format!("{refusal}\n"));
-            let mut response = response.unwrap_or_else(plain);
+            let mut response = handler.answer_refused(section.field("content-type"), refusal);
             // One that connects has no path, and names in HTTP/1.1 what is the authority here.
             let target = match section.path() {
                 b"" => section.authority().unwrap_or_default(),
@@ -190,7 +186,7 @@ pub(super) async fn answer(running: Running<Own>, send: SendStream, receive: Rec
     let (status, on_sent) = (response.status, response.on_sent);
     if received.is_malformed {
         stream.reset(Code::MESSAGE_ERROR);
-        stream.out(on_sent, status, false, accepted);
+        shared.sent(on_sent, status, stream.sent, false, accepted);
         return;
     }
     // A client that is gone is told nothing; the record says what was sent.
@@ -202,7 +198,8 @@ pub(super) async fn answer(running: Running<Own>, send: SendStream, receive: Rec
     } else if sent.is_err() {
         stream.reset(Code::REQUEST_CANCELLED);
     }
-    stream.out(on_sent, status, framing.is_too_long(), accepted);
+    let is_too_long = framing.is_too_long();
+    shared.sent(on_sent, status, stream.sent, is_too_long, accepted);
     if sent.is_ok() {
         // Until the client has it, it is counted, and a stop waits for it.
         let acknowledged = stream.send.stopped();
@@ -237,10 +234,10 @@ impl Stream {
                 self.reset(Code::REQUEST_INCOMPLETE);
                 return None;
             }
-            // Bodies come behind heads.
-            Ok(Ok(Event::Data(_)) | Err(Ended::Gone)) => return None,
-            Ok(Err(Ended::Broken(code))) => {
-                self.running.shared.own.close(code);
+            // A body comes after its head.
+            Ok(Ok(Event::Data(_))) => return None,
+            Ok(Err(ended)) => {
+                self.running.shared.own.stream_ended(ended);
                 return None;
             }
             Err(_) => {
@@ -273,11 +270,10 @@ impl Stream {
                 body.ahead = Some(event);
                 false
             }
-            Poll::Ready(Err(Ended::Broken(code))) => {
-                self.running.shared.own.close(code);
+            Poll::Ready(Err(ended)) => {
+                self.running.shared.own.stream_ended(ended);
                 return None;
             }
-            Poll::Ready(Err(Ended::Gone)) => return None,
             Poll::Pending => false,
         };
         let parts = Parts {
@@ -336,24 +332,6 @@ impl Stream {
         _ = self.send.reset(code.into()); // it has ended
     }
 
-    /// The response is out, or nobody is there who would take it.
-    fn out(
-        &self,
-        on_sent: Option<Arc<dyn OnSent>>,
-        status: u16,
-        is_too_long: bool,
-        accepted: Instant,
-    ) {
-        let sent = Sent {
-            status,
-            bytes: self.sent,
-            is_too_long,
-            elapsed: accepted.elapsed(),
-            split: None,
-        };
-        self.running.shared.entered.service().sent(on_sent, sent);
-    }
-
     /// More of the body came, or none is awaited any more.
     fn hear(&mut self) {
         if std::mem::take(&mut self.is_silent) {
@@ -392,7 +370,7 @@ impl Stream {
             self.write(&out).await?;
             self.finish();
             if sends_body {
-                pass_over(framing, Reader::new(body)).await;
+                Reader::new(body).pass_over(framing).await;
             }
             return Ok(());
         }
@@ -423,7 +401,7 @@ impl Stream {
         }
         self.finish();
         if framing.is_complete() {
-            pass_over(framing, reader).await;
+            reader.pass_over(framing).await;
         }
         Ok(())
     }
@@ -511,9 +489,7 @@ impl Stream {
                     if held.is_none() {
                         let mut all = vec![std::mem::take(&mut bytes)];
                         all.extend(reader.take_waiting());
-                        let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
-                        let client = shared.charge().client(shared.peer.address);
-                        let (file, counted) = shared.replies.spill(spool, all, client).await?;
+                        let (file, counted) = shared.spill(all).await?;
                         drop(spilled.replace(counted));
                         reader.go_on_with(file);
                     }
@@ -615,17 +591,6 @@ fn append_fields(to: &mut Vec<u8>, fill: impl FnOnce(&mut Encoder)) {
     to.extend(encoder.block);
 }
 
-/// Reads a body on of which the client has all that was announced: a worker whose body nobody reads
-/// would be told that its client has left. Ends with the first byte too many.
-async fn pass_over(framing: &mut h1::Response, mut reader: Reader) {
-    while !framing.has_fault() {
-        match poll_fn(|cx| reader.poll_next(cx)).await {
-            Read::Bytes(bytes) => _ = framing.piece(bytes.len()),
-            Read::Broken | Read::End => break,
-        }
-    }
-}
-
 impl DetachedSource for StreamBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {
@@ -666,11 +631,10 @@ impl DetachedSource for StreamBody {
                     }
                     return Poll::Ready(Ok(None));
                 }
-                Err(Ended::Broken(code)) => {
-                    self.shared.own.close(code);
+                Err(ended) => {
+                    self.shared.own.stream_ended(ended);
                     return Poll::Ready(Err(BodyError::Gone));
                 }
-                Err(Ended::Gone) => return Poll::Ready(Err(BodyError::Gone)),
             }
         }
     }
