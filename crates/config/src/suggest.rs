@@ -19,8 +19,8 @@ pub fn nearest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     (mistakes <= (text.len() / 3).max(1) && mistakes < text.len()).then_some(nearest)
 }
 
-/// What a key is called here that has one of these names in php-fpm, nginx, Apache, supervisord or
-/// other application servers.
+/// Names of keys in php-fpm, nginx, Apache, supervisord and other application servers, with the
+/// names that the keys have here.
 const ALIASES: &[(&[&str], &[&str])] = &[
     (
         &[

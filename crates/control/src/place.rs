@@ -56,8 +56,8 @@ impl Place {
         &self.named
     }
 
-    /// Where a server puts its socket: the first of these that can be had, else in a directory of
-    /// its own among temporary files.
+    /// The paths at which a server may put its socket. It takes the first one that works. If none
+    /// does, it makes a directory of its own among temporary files.
     pub(crate) fn for_server(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
         self.within(surroundings.of_server())
     }
@@ -71,7 +71,7 @@ impl Place {
         Ok(directory.join(&self.name))
     }
 
-    /// Where the server before an upgrade may have put its socket.
+    /// The paths at which the process before an upgrade may have put its socket.
     pub fn of_server_before(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
         let mut directories = surroundings.of_server();
         let is_own = |owner| owner == surroundings.uid;

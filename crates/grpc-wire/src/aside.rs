@@ -17,7 +17,7 @@ use crate::status::{Code, Status};
 pub const LONG: usize = 64 << 10;
 /// Calls that have such work at once: each takes a file thread, which others need.
 const AT_ONCE: usize = 3;
-/// How many of them one client may have: somebody else always finds a turn.
+/// Turns that one client may have at a time: the last one is for somebody else.
 const OF_A_CLIENT: usize = 2;
 
 static TURNS: Turns = Turns::new();
@@ -84,7 +84,7 @@ pub async fn while_there<T>(
     done.await
 }
 
-/// Who has a turn, and who waits for one.
+/// The calls that have a turn, and those that wait for one.
 struct Turns(Mutex<Queue>);
 
 struct Queue {

@@ -135,8 +135,8 @@ impl Step {
         }
     }
 
-    /// How many programs are asked for at the same time. Those that somebody has named come in
-    /// their order.
+    /// The number of programs that are asked for at the same time. If somebody has named them, they
+    /// are asked for in that order, one at a time.
     fn at_once(self, is_all: bool) -> usize {
         match self {
             Self::Start if is_all => 8,

@@ -1,5 +1,5 @@
-//! What a site with TLS says to clients: come back with it, remember that, and that there is
-//! HTTP/3.
+//! Fields by which a site tells clients to use TLS from now on (HSTS), and that it has HTTP/3
+//! (`Alt-Svc`); the redirect of requests without TLS.
 
 use std::fmt::Write;
 use std::future::ready;

@@ -1,4 +1,5 @@
-//! Where to listen and how: `http.address`, `http.listen`, `http.ssl`, `http.http2`, `http.http3`.
+//! The addresses of listeners, their certificates and protocols: `http.address`, `http.listen`,
+//! `http.ssl`, `http.http2`, `http.http3`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -144,7 +144,7 @@ impl Greeting {
     }
 }
 
-/// Random, behind the mark.
+/// IDs that begin with the mark; the rest is random.
 struct Ids(Mark);
 
 impl ConnectionIdGenerator for Ids {
