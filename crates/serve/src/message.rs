@@ -35,8 +35,8 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
-    /// The answer to a request of HTTP/2 or HTTP/3 whose head is refused; None for one of HTTP itself.
-    /// `content` is its content type.
+    /// The answer to a request of HTTP/2 or HTTP/3 whose head is refused; None for an answer of
+    /// HTTP. `content` is its content type.
     fn refused(&self, _content: Option<&[u8]>, _refusal: Refusal) -> Option<Response> {
         None
     }
