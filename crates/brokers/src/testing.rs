@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pronghorn_base::BoxFuture;
 use pronghorn_config::{Input, Severity, Table, load};
 use pronghorn_queue::conformance::{
-    Ability, NEVER, PATIENCE, PLENTY, Subject, job, new_store, unhealthy,
+    Ability, NEVER, PATIENCE, PLENTY, Subject, healthy, job, new_store, unhealthy,
 };
 use pronghorn_queue::{Driver, OpenPipelines, Settlement, Wake};
 use pronghorn_testkit::{Certificates, Engine, free_address};
@@ -252,6 +252,7 @@ pub(crate) async fn survives_a_restart(engine: &mut impl Restart, subject: Subje
     let refused = timeout(NEVER, subject.driver.push(vec![job("never")])).await;
     assert!(!matches!(refused, Ok(Ok(()))), "there is nobody to keep it");
     engine.restart();
+    healthy(&*subject.driver).await;
     let ack = subject.driver.settle(out.ticket, Settlement::Ack);
     let acked = timeout(PATIENCE, ack).await.expect("it is settled at last");
     subject.push([job("c")]).await;

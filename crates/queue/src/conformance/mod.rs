@@ -202,6 +202,7 @@ pub async fn conforms(make: impl Fn(&'static str) -> BoxFuture<'static, Subject>
         {
             let subject = make(name).await;
             subject.driver.resume();
+            healthy(&*subject.driver).await;
             names.insert(running.spawn(test(subject)).id(), name);
         }
         match running.join_next_with_id().await {
@@ -210,6 +211,18 @@ pub async fn conforms(make: impl Fn(&'static str) -> BoxFuture<'static, Subject>
             None => break,
         }
     }
+}
+
+/// Waits until the driver has a connection: an engine may need longer to start than a push waits
+/// for it.
+pub async fn healthy(driver: &dyn Driver) {
+    let healthy = async {
+        while driver.health().is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let healthy = timeout(PATIENCE, healthy).await;
+    healthy.unwrap_or_else(|_| panic!("{:?}", driver.health()));
 }
 
 /// A job of this ID.
