@@ -348,6 +348,7 @@ fn a_malformed_request_ends_its_stream_alone() {
     };
     cases.push(("a body that is too short", post("3", &frame(0, b"ab"))));
     cases.push(("a body that is too long", post("1", &frame(0, b"ab"))));
+    cases.push(("a body without a length", post("0", &frame(0, b"ab"))));
     let trailers = [frame(0, b"a"), headers(&[(":path", "/")])].concat();
     cases.push(("a path in trailers", post("1", &trailers)));
     for (what, bytes) in cases {
@@ -524,5 +525,16 @@ fn half_bodies_over_http3_count() {
         let mut exchange = client.open(&client.head("POST", "/body", &[]), false);
         exchange.more(&frame(0, &[b'x'; 1000]));
         client.keep(exchange.send);
+    });
+}
+
+/// They are short, and yet each may keep packets that come out of order.
+#[test]
+fn short_half_bodies_over_http3_count() {
+    closed_for_memory(16, |client| {
+        for _ in 0..40 {
+            let head = client.head("POST", "/body", &[("content-length", "5")]);
+            client.keep(client.open(&head, false).send);
+        }
     });
 }

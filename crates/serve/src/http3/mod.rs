@@ -13,16 +13,13 @@ use std::time::Duration;
 
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::control::Streams;
 use self::frame::{Code, GOAWAY, SETTINGS, append_head, append_number};
 use self::own::Own;
-pub(crate) use self::own::{CONNECTION_WINDOW, SEND_WINDOW, STREAM_WINDOW};
+pub(crate) use self::own::{FIRST_WINDOW, SEND_WINDOW, STREAM_WINDOW};
 use self::qpack::largest_section;
-use crate::client_memory::ClientBytes;
 use crate::connection_state::{ConnectionState, Running};
 use crate::limits::Limits;
 use crate::message::Peer;
@@ -78,11 +75,7 @@ pub(crate) async fn serve(connection: Connection, peer: Arc<Peer>, entered: Ente
     let Some(control) = opened else {
         return give_up(&connection);
     };
-    let own = Own {
-        connection,
-        streams: Streams::default(),
-        ended: Notify::new(),
-    };
+    let own = Own::new(connection);
     let driver = Driver {
         shared: ConnectionState::new(peer, entered, Instant::now(), own),
         control,
@@ -201,9 +194,7 @@ impl Driver {
     fn note_idle(&mut self) {
         if self.shared.running() == 0 && self.idle_since.is_none() {
             let now = Instant::now();
-            let entered = &self.shared.entered;
-            entered.place().idle(now);
-            entered.keeps(&self.shared.peer, ClientBytes::Input, 0);
+            self.shared.entered.place().idle(now);
             self.idle_since = Some(now);
         }
     }

@@ -14,10 +14,10 @@ use quinn::{RecvStream, SendStream};
 use tokio::time::Instant;
 
 use super::frame::{Code, DATA, Event, Frames, HEADERS, append_head};
-use super::own::{CONNECTION_WINDOW, Own, SEND_WINDOW};
+use super::own::{GAPS, Own, SEND_WINDOW};
 use super::qpack::{Encoder, Failed, Section};
 use crate::body_error::BodyError;
-use crate::client_memory::{Charge, ClientBytes, UNCOUNTED};
+use crate::client_memory::{Charge, UNCOUNTED};
 use crate::connection_state::{ConnectionState, Running};
 use crate::date;
 use crate::detached::{DetachedBody, DetachedSource};
@@ -73,6 +73,8 @@ struct StreamBody {
     missing: Option<u64>,
     /// For trailers whose rest has not come.
     trailers: Charge,
+    /// For pieces that come out of order.
+    gaps: Charge,
 }
 
 impl std::fmt::Debug for StreamBody {
@@ -109,6 +111,7 @@ pub(super) async fn answer(running: Running<Own>, send: SendStream, receive: Rec
             ahead: None,
             missing: None,
             trailers: Charge::default(),
+            gaps: Charge::default(),
         }),
         running,
         send,
@@ -218,6 +221,9 @@ impl Stream {
         let event = poll_fn(|cx| {
             let event = body.frames.poll_next(cx);
             running.holds(body.frames.held());
+            if event.is_pending() {
+                body.expects_more();
+            }
             event
         });
         let event = tokio::time::timeout(limits.head_time, event).await;
@@ -288,7 +294,10 @@ impl Stream {
         let mut is_malformed = false;
         if let Ok(head) = &head {
             body.missing = head.fields().get("content-length").and_then(number);
-            is_malformed = ends && body.missing.is_some_and(|missing| missing > 0);
+            is_malformed = body.missing.is_some_and(|missing| match &body.ahead {
+                Some(Event::Data(bytes)) => bytes.len() as u64 > missing,
+                _ => ends && missing > 0,
+            });
         }
         let head = match head {
             Ok(_) if is_malformed => Err(Refusal::Syntax("a body of another length")),
@@ -296,16 +305,15 @@ impl Stream {
         };
         if ends {
             self.body = None;
-        } else if body
-            .missing
-            .is_none_or(|missing| missing > UNCOUNTED as u64)
-        {
-            // As much may be there before anybody takes it.
-            let window = CONNECTION_WINDOW as usize;
-            let shared = &self.running.shared;
-            shared
-                .entered
-                .keeps(&shared.peer, ClientBytes::Input, window);
+        } else {
+            body.expects_more();
+            if body
+                .missing
+                .is_none_or(|missing| missing > UNCOUNTED as u64)
+            {
+                let shared = &self.running.shared;
+                shared.own.widen(&shared.entered, &shared.peer);
+            }
         }
         Some(Received {
             head,
@@ -641,6 +649,13 @@ impl DetachedSource for StreamBody {
 }
 
 impl StreamBody {
+    /// Not all of the request has come.
+    fn expects_more(&mut self) {
+        if self.gaps.is_none() {
+            self.gaps = self.shared.charged(GAPS);
+        }
+    }
+
     /// The client has broken a rule about this request.
     fn malformed(&mut self) -> Result<Option<Bytes>, BodyError> {
         self.frames.stop(Code::MESSAGE_ERROR);

@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use self::passage::{Passage, SharedSocket};
-use crate::http3::{self, CONNECTION_WINDOW, SEND_WINDOW, STREAM_WINDOW, UNI_STREAMS};
+use crate::http3::{self, FIRST_WINDOW, SEND_WINDOW, STREAM_WINDOW, UNI_STREAMS};
 use crate::limits::Limits;
 use crate::message::Peer;
 use crate::peer_address::PeerAddress;
@@ -158,7 +158,7 @@ fn config(tls: &Tls, limits: &Limits) -> Option<ServerConfig> {
         .max_concurrent_bidi_streams(limits.http2.streams.into())
         .max_concurrent_uni_streams(UNI_STREAMS.into())
         .stream_receive_window(STREAM_WINDOW.into())
-        .receive_window(CONNECTION_WINDOW.into())
+        .receive_window(FIRST_WINDOW.into())
         .send_window(SEND_WINDOW.into())
         .datagram_receive_buffer_size(None)
         // Beyond the time that a connection may be idle, nobody is there.
