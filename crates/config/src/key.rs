@@ -381,6 +381,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         };
         let example = self.example(default, end);
         self.tell(path, wrong, &example);
+        self.table.run().stand_ins.push(path.to_owned());
         Taken::Wrong
     }
 

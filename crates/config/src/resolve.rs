@@ -19,6 +19,7 @@ pub struct Resolved<S> {
     report: Report,
     differences: Vec<Difference>,
     effective: Effective,
+    stand_ins: Vec<String>,
 }
 
 impl<S> Resolved<S> {
@@ -46,6 +47,12 @@ impl<S> Resolved<S> {
         found.push(severity, loaded.place(path), message, hint);
         let all = self.report.iter().cloned().chain(found.0);
         self.report = Report::new(all.collect());
+    }
+
+    /// Paths of keys whose default stands in for what is written: that is wrong, or has the name of
+    /// the key with a slip in it.
+    pub fn stand_ins(&self) -> &[String] {
+        &self.stand_ins
     }
 
     /// What this configuration makes RoadRunner do differently, in the order of the keys.
@@ -122,6 +129,7 @@ pub(crate) struct Run {
     pub(crate) records: Vec<Record>,
     pub(crate) unknown: Vec<Unknown>,
     pub(crate) unknown_severity: Severity,
+    pub(crate) stand_ins: Vec<String>,
     /// Over nothing: sections that may be absent are read all the same.
     pub(crate) describing: bool,
 }
@@ -226,6 +234,7 @@ pub(crate) fn resolve<S>(
         effective: Effective {
             records: run.records,
         },
+        stand_ins: run.stand_ins,
     }
 }
 
@@ -249,6 +258,7 @@ fn tell_unknown<S>(run: &mut Run, statements: &dyn Fn(&mut Table<'_>) -> S) {
         };
         run.diagnostics
             .push(severity, &unknown.place, message, &unknown.hint(&known));
+        run.stand_ins.extend(unknown.meant());
     }
     if let Some(next) = run.unknown.get(MOST_UNKNOWN) {
         let message = format!("and {} more unknown keys", run.unknown.len() - MOST_UNKNOWN);
@@ -316,6 +326,7 @@ impl Run {
             records: Vec::new(),
             unknown: Vec::new(),
             unknown_severity,
+            stand_ins: Vec::new(),
             describing: false,
         }
     }
@@ -324,6 +335,12 @@ impl Run {
 impl Unknown {
     fn path(&self) -> String {
         join(&self.section, &shorten(&self.name))
+    }
+
+    /// The path of the key beside it that is probably meant.
+    fn meant(&self) -> Option<String> {
+        let siblings: Vec<_> = self.siblings.iter().map(String::as_str).collect();
+        meant(&self.name, &siblings).map(|near| join(&self.section, near))
     }
 
     /// The nearest name beside it, else the section that it belongs in, else all names there.

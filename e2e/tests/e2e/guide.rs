@@ -367,6 +367,7 @@ fn as_no_root(said: &str) -> String {
     }
     if warned {
         text = text.replace(": 1 warning\n", ": no mistakes\n");
+        text = text.replace(", 1 warning\n", "\n");
     }
     text
 }

@@ -897,6 +897,35 @@ fn check_names_each_reason_that_prevents_a_start() {
     refused.assert_refused(&["out", "which is the server's own output", "remove `output`"]);
 }
 
+/// A person mends all of them, and then checks again.
+#[test]
+fn check_names_what_is_missing_beside_the_mistakes_of_the_text() {
+    let site = site(
+        "  gone: {command: nowhere, restart: sometimes}\n  place: {command: sleep 1, directory: nowhere}\n  \
+           script: {command: php no.php, numprocs: 2}\n  wrong: {command: php no.php, directory: [a]}\n  \
+           slip: {command: php no.php, directry: a}\n  own: {command: []}\n",
+    );
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(2), "{}", checked.stderr);
+    let said = checked.stdout + &checked.stderr;
+    for part in [
+        "error: .rr.yaml:8:19: `service.gone.command` runs `nowhere`, which was not found",
+        "error: .rr.yaml:8:37: `service.gone.restart` is `sometimes`",
+        "error: .rr.yaml:9:40: `service.place.directory` names `nowhere`, which can't be used: ",
+        "error: .rr.yaml:10:33: unknown key `service.script.numprocs`",
+        "warning: .rr.yaml:10:21: `service.script.command` runs `",
+        "error: .rr.yaml:11:43: `service.wrong.directory` is a list",
+        "error: .rr.yaml:12:31: unknown key `service.slip.directry`",
+        "error: .rr.yaml:13:18: `service.own.command` is a list",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    // In the directory that was meant, they may be there.
+    for part in ["`service.wrong.command`", "`service.slip.command`"] {
+        assert!(!said.contains(part), "{part} in\n{said}");
+    }
+}
+
 #[test]
 fn an_empty_command_is_a_mistake() {
     let site = site(

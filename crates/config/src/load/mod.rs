@@ -144,6 +144,11 @@ impl Loaded {
         &self.compat
     }
 
+    /// Whether a file could not be read to its end: keys of it are missing.
+    pub fn is_incomplete(&self) -> bool {
+        self.incomplete
+    }
+
     /// Where what stands at this path of names is written; of a default, where the section is that
     /// would have it.
     pub fn place(&self, path: &[&str]) -> &Place {

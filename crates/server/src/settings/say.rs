@@ -42,7 +42,7 @@ pub struct Said {
 
 /// Every mistake, and for a file of RoadRunner's name how each `RoadRunner` reads it and what
 /// differs from them; with `to` what has to be changed for that one, instead. `look` says what of
-/// this machine does not fit: it is asked when the text has no mistake.
+/// this machine does not fit, whatever else is wrong with the text.
 pub fn check(
     services: &Services,
     input: &Input,
@@ -56,8 +56,12 @@ pub fn check(
     }
     let file = loaded.file.as_deref();
     let mut resolved = resolve(services, &loaded, Severity::Error);
-    if !resolved.report().has_errors() {
+    if !loaded.is_incomplete() {
         for finding in look(&loaded, resolved.settings()) {
+            let mut wrong = resolved.stand_ins().iter();
+            if wrong.any(|wrong| may_follow(&finding.key, wrong)) {
+                continue;
+            }
             let path: Vec<&str> = finding.key.split('.').collect();
             let Finding {
                 severity,
@@ -92,6 +96,31 @@ pub fn check(
         err: String::new(),
         passed: report.passes(),
     }
+}
+
+/// Keys that decide what is run, where and as whom.
+const DECISIVE: [&str; 9] = [
+    "allow_root",
+    "command",
+    "directory",
+    "env",
+    "group",
+    "mode",
+    "php",
+    "root",
+    "user",
+];
+
+/// Whether a finding about one key may come from the default that stands in for another one: that
+/// is told, and without it there may be nothing to find.
+fn may_follow(finding: &str, wrong: &str) -> bool {
+    let (section, name) = wrong.rsplit_once('.').unwrap_or(("", wrong));
+    let is_below = |key| {
+        let rest = finding.strip_prefix(key);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    // Keys of `server` hold for all commands.
+    is_below(wrong) || (DECISIVE.contains(&name) && (section == "server" || is_below(section)))
 }
 
 /// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the
