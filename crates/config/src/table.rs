@@ -110,6 +110,7 @@ impl<'a> Table<'a> {
         read: impl FnOnce(&mut Table<'_>) -> R,
     ) -> R {
         let entry = self.take(name);
+        let before = self.run.diagnostics.0.len();
         let map = entry.and_then(|entry| self.section_map(entry));
         let path = join(&self.path, name);
         let place = entry
@@ -118,8 +119,15 @@ impl<'a> Table<'a> {
         let misplaced = self.misplaced;
         let value = entry.map(|entry| &entry.node.value);
         self.misplaced |= matches!(value, Some(Value::Text(_) | Value::List(_)));
+        let is_null = matches!(value, Some(Value::Null));
         let read = self.below((map, place), path, sentence, read);
         self.misplaced = misplaced;
+        // A mistake of an empty section is that something is missing in it: it is told once.
+        let said = &mut self.run.diagnostics.0;
+        let mut after = said.iter().skip(before + 1);
+        if is_null && after.any(|it| it.severity == Severity::Error) {
+            said.remove(before);
+        }
         read
     }
 

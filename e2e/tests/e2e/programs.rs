@@ -930,7 +930,7 @@ fn check_names_what_is_missing_beside_the_mistakes_of_the_text() {
 fn an_empty_command_is_a_mistake() {
     let site = site(
         "  a: {command: ''}\n  b: {command: }\n  c: {command: sleep 1, health: {command: ''}}\n  \
-           d: {command: sleep 1, output: {file: ''}}\n  e: {command: []}\n",
+           d: {command: sleep 1, output: {file: ''}}\n  e: {command: []}\n  f:\n",
     );
     let checked = Server::run(&site, &["check"]);
     let said = checked.stdout + &checked.stderr;
@@ -947,6 +947,11 @@ fn an_empty_command_is_a_mistake() {
         !said.contains("`service.e` has no"),
         "one mistake is told once: {said}"
     );
+    assert!(
+        said.contains("`service.f` has no `command`\nhint: "),
+        "{said}"
+    );
+    assert_eq!(said.matches("`service.f`").count(), 1, "{said}");
 }
 
 #[test]
