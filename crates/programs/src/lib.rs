@@ -46,3 +46,6 @@ pub use temporal::TemporalService;
 
 /// The service's name, and where it writes its records.
 const LOG: &str = "service";
+
+/// A word of commands for all programs, which no program may have as its name.
+const ALL: &str = "all";

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::LOG;
 use crate::all::AllPrograms;
 use crate::instance::{Facts, Spec};
 use crate::machine::Restart;
@@ -22,6 +21,7 @@ use crate::programs::{Programs, ProgramsError};
 use crate::said::Line;
 use crate::settings::{MOST_PROCESSES, ProgramSettings};
 use crate::shown::{AllShown, cpu_percent};
+use crate::{ALL, LOG};
 
 /// The longest wait of a command for programs to come up: their own limits may be hours.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -253,6 +253,11 @@ async fn create(programs: Programs, asked: Create) -> Result<Response, Failure> 
 async fn create_program(programs: Programs, asked: Create) -> Result<Response, Failure> {
     if asked.name.is_empty() {
         return Err(Failure::new("the service has no name"));
+    }
+    if asked.name == ALL {
+        return Err(Failure::new(
+            "`all` can't be the name of a program: `pronghorn programs` takes it for all of them",
+        ));
     }
     if asked.name.contains(char::is_control) {
         return Err(Failure::new("the name holds a control character"));

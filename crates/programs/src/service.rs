@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::LOG;
 use crate::all::AllPrograms;
 use crate::channel::{Channel, record};
 use crate::files::{self, Writer};
@@ -32,6 +31,7 @@ use crate::program::Idle;
 use crate::programs::{Programs, user};
 use crate::settings::ProgramSettings;
 use crate::shown::reports;
+use crate::{ALL, LOG};
 
 /// Programs before their start.
 #[derive(Debug)]
@@ -76,6 +76,11 @@ impl ProgramsService {
             |t| {
                 let settings = ProgramSettings::read(t);
                 tell_names(t, &settings);
+                if t.name() == ALL {
+                    let message = "can't be the name of a program: `pronghorn programs` takes it \
+                                   for all of them";
+                    t.error("", message, "name it by what it does, such as `queue`");
+                }
                 settings
             },
         )?;

@@ -331,6 +331,20 @@ fn a_start_is_refused_in_the_words_of_check() {
 }
 
 #[test]
+fn no_program_has_the_name_that_commands_take_for_all() {
+    let site = site("  all: {command: sleep 1}\n  allowed: {command: sleep 1}\n");
+    for command in ["check", "serve"] {
+        let ended = Server::run(&site, &[command]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        let said = ended.stdout + &ended.stderr;
+        let told = "error: .rr.yaml:8:3: `service.all` can't be the name of a program: \
+                    `pronghorn programs` takes it for all of them\nhint: name it by what it does";
+        assert!(said.contains(told), "{said}");
+        assert!(!said.contains("`service.allowed`"), "{said}");
+    }
+}
+
+#[test]
 fn check_warns_of_what_only_a_later_start_or_the_servers_end_meets() {
     let site = site(
         "  later: {command: sleep 1, directory: nowhere, autostart: false}\n  \
@@ -504,6 +518,12 @@ fn php_creates_and_ends_programs_over_rpc() {
     let long = json!({"name": "x".repeat(256), "command": "sleep 1", "process_num": 1});
     let refused = rpc.call("service.Create", &long.to_string());
     assert!(refused.contains("the name has 256 bytes"), "{refused}");
+    let all = json!({"name": "all", "command": "sleep 1", "process_num": 1});
+    let refused = rpc.call("service.Create", &all.to_string());
+    assert!(
+        refused.contains("`all` can't be the name of a program"),
+        "{refused}"
+    );
     assert_eq!(
         processes(&server, "x"),
         [Value::Null; 0],
