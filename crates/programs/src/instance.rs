@@ -652,6 +652,10 @@ impl Instance {
                 Some(_) => "`endure.grace_period`",
                 None => "`stop_timeout`",
             };
+            let signal = settings.stop_signal;
+            let killed = format!(
+                "did not end after {signal} (`stop_signal`), and was killed after {time} ({limit})"
+            );
             if was_killed {
                 record!(
                     self.around.channel,
@@ -659,7 +663,7 @@ impl Instance {
                     program = name,
                     index,
                     pid,
-                    "it did not end in time, and was killed after {time} ({limit})"
+                    "it {killed}"
                 );
             }
             record!(
@@ -670,14 +674,11 @@ impl Instance {
                 pid,
                 "service was stopped"
             );
-            let how = if was_killed {
-                format!("killed, for it did not end within {time} ({limit})")
-            } else {
-                format!("stopped ({exit})")
-            };
-            let last = match unfit {
-                Some(why) => format!("{why}, and was {how}"),
-                None => format!("it was {how}"),
+            let last = match (unfit, was_killed) {
+                (Some(why), true) => format!("{why}, {killed}"),
+                (None, true) => format!("it {killed}"),
+                (Some(why), false) => format!("{why}, and was stopped ({exit})"),
+                (None, false) => format!("it was stopped ({exit})"),
             };
             self.note_end(&last, !is_judged);
         } else if has_failed {

@@ -384,7 +384,7 @@ fn a_program_that_the_servers_end_kills_early_names_the_key() {
     assert!(
         ended
             .stderr
-            .contains("it did not end in time, and was killed after ")
+            .contains("it did not end after SIGINT (`stop_signal`), and was killed after ")
             && ended.stderr.contains("(`endure.grace_period`)"),
         "{}",
         ended.stderr
@@ -591,7 +591,9 @@ fn what_a_program_leaves_behind_ends_with_it() {
     let (_, took) = time(|| server.steer(&["programs", "stop", "family"]));
     assert!(took >= Duration::from_millis(300), "{took:?}");
     assert!(!is_there(family[0]) && !is_there(child));
-    server.logged(&["it did not end in time, and was killed after 300ms (`stop_timeout`)"]);
+    server.logged(&[
+        "it did not end after SIGINT (`stop_signal`), and was killed after 300ms (`stop_timeout`)",
+    ]);
     server.stop();
 }
 
@@ -1354,6 +1356,7 @@ fn the_table_says_why_a_process_was_ended() {
     let server = start(
         "  time: {command: sleep 1000, exec_timeout: 300ms, start_time: 50ms}\n  \
            deaf: {command: sh -c 'trap \"\" INT; while :; do sleep 0.05; done', exec_timeout: 300ms, stop_timeout: 100ms, start_time: 50ms}\n  \
+           asked: {command: sh -c 'trap \"\" TERM; while :; do sleep 0.05; done', stop_signal: SIGTERM, stop_timeout: 100ms, start_time: 50ms}\n  \
            never: {command: sleep 1000, notify: true, start_timeout: 300ms, start_time: 50ms}\n  \
            unwell: {command: sleep 1000, start_timeout: 1500ms, health: {command: sh -c 'exit 7', interval: 100ms}}\n",
     );
@@ -1364,7 +1367,7 @@ fn the_table_says_why_a_process_was_ended() {
         ),
         (
             "deaf",
-            "it has run for 300ms (`exec_timeout`), and was killed, for it did not end within 100ms (`stop_timeout`)",
+            "it has run for 300ms (`exec_timeout`), did not end after SIGINT (`stop_signal`), and was killed after 100ms (`stop_timeout`)",
         ),
         (
             "never",
@@ -1379,6 +1382,10 @@ fn the_table_says_why_a_process_was_ended() {
         let table = server.steer(&["programs"]).stdout;
         assert!(table.contains(why), "{table}");
     }
+    server.steer(&["programs", "stop", "asked"]);
+    let killed =
+        "it did not end after SIGTERM (`stop_signal`), and was killed after 100ms (`stop_timeout`)";
+    assert_eq!(processes(&server, "asked")[0]["last"], killed);
     server.stop();
 }
 
