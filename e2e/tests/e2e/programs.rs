@@ -864,7 +864,8 @@ fn check_names_each_reason_that_prevents_a_start() {
            null: {command: sleep 1, output: {file: /dev/null}}\n  \
            moved: {command: cd bin && ./plain}\n  with: {command: A=1 sleep 1}\n  \
            piped: {command: sleep 1 | cat}\n  script: {command: php no.php}\n  \
-           code: {command: php -r 'sleep(1);'}\n",
+           code: {command: php -r 'sleep(1);'}\n  \
+           wrapped: {command: env A=1 nice -n 5 php none.php}\n",
     )
     .file("bin/plain", "x")
     .file("bin/windows", "#!/bin/sh\r\n");
@@ -912,6 +913,7 @@ fn check_names_each_reason_that_prevents_a_start() {
         "{said}"
     );
     assert!(!said.contains("`service.code.command`"), "{said}");
+    assert!(said.contains("/none.php`, which can't be read"), "{said}");
     let site = site.config(&configuration(
         "  out: {command: sleep 1, output: {file: /dev/stdout}}\n",
     ));

@@ -26,6 +26,7 @@ mod program;
 mod question;
 mod settings;
 pub(crate) mod stack;
+mod wrapper;
 
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};
@@ -291,9 +292,9 @@ pub fn extension_command(php: &Path) -> String {
     format!("pronghorn extension install --php {}", php.display())
 }
 
-/// The script that a command has PHP run, where it tells.
+/// The script that a command has PHP run, where it tells, if by `nice` or its like.
 pub fn script_of(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Option<PathBuf> {
-    let program = program::find(argv, env, cwd)?;
+    let program = program::find(wrapper::wrapped(argv), env, cwd)?;
     program
         .script
         .filter(|_| program::runs_script(&program.options))
