@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::LOG;
 use crate::channel::{Channel, record};
 use crate::environment::set;
-use crate::files::{FileError, FilePlace, Writer};
+use crate::files::{self, FileError, FilePlace, Writer};
 use crate::guard::Guard;
 use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
 use crate::notify::{Notice, NotifySocket};
@@ -90,19 +90,26 @@ impl Surroundings {
         let program = command.program();
         let user = spec.user.as_ref().or(self.user.as_ref());
         let found = find_runnable(program, search_path(&variables), &directory, user);
-        found.map(|_| ()).map_err(|why| {
+        found.map_err(|why| {
             let message = format!("runs `{program}`, which {why}");
             refused("command", message, why.hint(&directory))
-        })
+        })?;
+        for (key, file) in spec.settings.files() {
+            files::judge(&self.directory.join(file)).map_err(|why| {
+                let message = format!("names `{}`, {why}", file.display());
+                refused(key, message, why.hint().to_owned())
+            })?;
+        }
+        Ok(())
     }
 }
 
 /// Why a program can't be started: of which key, in the words of `check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    key: &'static str,
-    message: String,
-    hint: String,
+    pub(crate) key: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: String,
 }
 
 impl Refused {

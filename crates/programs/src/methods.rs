@@ -280,7 +280,8 @@ async fn create_program(programs: Programs, asked: Create) -> Result<Response, F
     settings.stop_timeout = ProgramSettings::stop_time(asked.timeout_stop_sec);
     settings.name_in_log = asked.service_name_in_logs;
     settings.env = pairs(asked.env);
-    let spec = Programs::spec(&asked.name, settings).map_err(|error| failed(&error))?;
+    let spec = Programs::spec(&asked.name, settings);
+    let spec = spec.map_err(|why| Failure::new(format!("{}: {why}", asked.name)))?;
     programs
         .create(spec)
         .await

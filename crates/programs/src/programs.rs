@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::channel::record;
-use crate::instance::{Spec, Surroundings};
+use crate::instance::{Refused, Spec, Surroundings};
 use crate::machine::ProcessState;
 use crate::program::{Idle, Program};
 use crate::settings::ProgramSettings;
@@ -68,11 +68,8 @@ impl Programs {
     }
 
     /// A program with its user.
-    pub(crate) fn spec(name: &str, settings: ProgramSettings) -> Result<Spec, ProgramsError> {
-        let user = user(&settings).map_err(|why| ProgramsError::NotStarted {
-            name: name.to_owned(),
-            why,
-        })?;
+    pub(crate) fn spec(name: &str, settings: ProgramSettings) -> Result<Spec, Refused> {
+        let user = user(&settings)?;
         Ok(Spec {
             name: name.to_owned(),
             settings,
@@ -336,13 +333,13 @@ impl Programs {
 
     /// Before anything is stopped for it.
     fn judge(&self, name: &str, settings: ProgramSettings) -> Result<Spec, String> {
-        let spec = Self::spec(name, settings).map_err(|error| error.to_string())?;
+        let refused = |why: Refused| format!("{name}: {why}");
+        let spec = Self::spec(name, settings).map_err(refused)?;
         let is_same = self.get(name).is_ok_and(|known| *known.spec() == spec);
         if is_same || !spec.settings.autostart {
             return Ok(spec);
         }
-        let found = self.0.around.look_up(&spec);
-        found.map_err(|why| format!("{name}: {why}"))?;
+        self.0.around.look_up(&spec).map_err(refused)?;
         Ok(spec)
     }
 
@@ -407,15 +404,28 @@ impl Programs {
 }
 
 /// The user of a program; None where that is the workers'.
-pub(crate) fn user(settings: &ProgramSettings) -> Result<Option<Credentials>, String> {
+pub(crate) fn user(settings: &ProgramSettings) -> Result<Option<Credentials>, Refused> {
     let Some(user) = &settings.user else {
         return Ok(None);
     };
+    let refused = |key, why: &dyn std::fmt::Display, hint: &str| Refused {
+        key,
+        message: format!("can't be used: {why}"),
+        hint: hint.to_owned(),
+    };
     let found = Credentials::look_up(user, settings.group.as_deref());
-    let found = found.map_err(|error: LookupError| error.to_string())?;
+    let found = found.map_err(|error| match error {
+        LookupError::NoSuchGroup(_) => refused("group", &error, "name another group"),
+        LookupError::NoSuchUser(_) | LookupError::Database { .. } => {
+            refused("user", &error, "name another user")
+        }
+    })?;
     if !found.is_current() && !Credentials::may_change() {
-        return Err(format!(
-            "`user` is `{user}`, and only root may start processes of another user"
+        let why = "only root may start processes of another user";
+        return Err(refused(
+            "user",
+            &why,
+            "start the server as root, or remove it",
         ));
     }
     Ok(Some(found))

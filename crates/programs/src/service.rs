@@ -23,7 +23,7 @@ use crate::all::AllPrograms;
 use crate::channel::{Channel, record};
 use crate::files::{self, Writer};
 use crate::guard::Guard;
-use crate::instance::Surroundings;
+use crate::instance::{Refused, Surroundings};
 use crate::methods;
 use crate::metrics;
 use crate::notify;
@@ -159,11 +159,7 @@ fn look_at(name: &str, settings: &ProgramSettings, machine: &Machine<'_>) -> Vec
     findings.extend(look_at_stop(name, settings, machine));
     let own = user(settings);
     if let Err(why) = &own {
-        findings.push(Finding::missing(
-            key("user"),
-            format!("can't be used: {why}"),
-            "name another user, or start the server as root",
-        ));
+        findings.push(why.clone().of(name));
     }
     let user = match &own {
         Ok(Some(own)) => Some(own),
@@ -245,18 +241,7 @@ fn look_at_files(
     severity: Severity,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let log = settings.log.as_ref();
-    let files = [
-        ("output.file", log.and_then(|log| log.file.as_ref())),
-        (
-            "output.stderr_file",
-            log.and_then(|log| log.stderr_file.as_ref()),
-        ),
-    ];
-    for (of, file) in files {
-        let Some(file) = file else {
-            continue;
-        };
+    for (of, file) in settings.files() {
         if let Err(why) = files::judge(&machine.directory.join(file))
             && (machine.users.is_some() || !why.is_about_user())
         {
@@ -297,14 +282,16 @@ pub(crate) async fn start(
         notify::tidy();
     }
     for (name, settings) in configured {
-        let program = programs.add(Programs::spec(&name, settings)?, false)?;
+        let refused = |why: Refused| match channel {
+            Channel::Service => StartError::from(why.of(&name)),
+            Channel::Temporal => StartError::from(format!("{name}: {why}")),
+        };
+        let spec = Programs::spec(&name, settings).map_err(refused)?;
+        let program = programs.add(spec, false)?;
         let spec = program.spec();
         if spec.settings.autostart {
             // An upgrade to what can't be started is to fail.
-            program.look_up(&spec).map_err(|why| match channel {
-                Channel::Service => StartError::from(why.of(&name)),
-                Channel::Temporal => StartError::from(format!("{name}: {why}")),
-            })?;
+            program.look_up(&spec).map_err(refused)?;
         }
     }
     let (reader, writer) = io::pipe()?;

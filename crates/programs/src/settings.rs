@@ -181,6 +181,17 @@ impl ProgramSettings {
         }
     }
 
+    /// The files for what it says, by their keys.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let output = self.log.iter();
+        output.flat_map(|log| {
+            let file = log.file.as_deref().map(|file| ("output.file", file));
+            let stderr = log.stderr_file.as_deref();
+            file.into_iter()
+                .chain(stderr.map(|file| ("output.stderr_file", file)))
+        })
+    }
+
     /// Adds the variables of its commands to those that the server gives them.
     pub(crate) fn set_variables(&self, variables: &mut Vec<(OsString, OsString)>) {
         for (name, value) in &self.env {

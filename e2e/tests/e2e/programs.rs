@@ -319,6 +319,25 @@ fn a_start_is_refused_in_the_words_of_check() {
             "{command: nowhere}",
             "`service.a.command` runs `nowhere`, which was not found\nhint: ",
         ),
+        (
+            "{command: sleep 1, user: nobody-is-called-this}",
+            "`service.a.user` can't be used: no user is called `nobody-is-called-this`\n\
+             hint: name another user\n",
+        ),
+        (
+            "{command: sleep 1, user: root, group: no-such-group}",
+            "`service.a.group` can't be used: no group is called `no-such-group`\n\
+             hint: name another group\n",
+        ),
+        (
+            "{command: sleep 1, output: {file: no/a.log}}",
+            "`service.a.output.file` names `no/a.log`, whose directory `",
+        ),
+        (
+            "{command: sleep 1, output: {file: a.log, stderr_file: /dev/stdout}}",
+            "`service.a.output.stderr_file` names `/dev/stdout`, which is the server's own output\n\
+             hint: name a file, or remove `output`",
+        ),
     ] {
         let site = site(&format!("  a: {program}\n"));
         let line = "error: .rr.yaml:8:";
