@@ -21,8 +21,8 @@ mod trusted;
 pub use client::{Answers, Client, ClientError};
 pub use listener::{ListenError, Listener};
 pub use message::{
-    Ask, Counter, LogsWanted, PoolStatus, Reset, Served, State, Status, Tell, UnderWay, Worker,
-    WorkersOf,
+    Ask, Counter, LogsWanted, PoolStatus, ProgramWait, Reset, Served, State, Status, Tell,
+    UnderWay, Worker, WorkersOf,
 };
 pub use place::{Place, Surroundings};
 pub use server::{Answer, Refusal, Steerable, Steering, serve};

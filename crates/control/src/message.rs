@@ -180,9 +180,26 @@ pub struct Status {
     /// The number of processes of programs in each state.
     #[serde(default)]
     pub programs: Vec<Counter>,
+    /// The processes of programs that are not up yet, or whose replacements are not; the first ones
+    /// of many.
+    #[serde(default)]
+    pub waits: Vec<ProgramWait>,
     /// What else a reset can name.
     #[serde(default)]
     pub caches: Vec<String>,
+}
+
+/// A process of a program that is not up, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramWait {
+    pub program: String,
+    pub index: u64,
+    /// `starting`, or the state of the process that is replaced.
+    pub state: String,
+    /// Goes on after `waits for`.
+    pub waits_for: String,
+    /// Milliseconds since 1970.
+    pub since: u64,
 }
 
 /// Where clients reach a service.

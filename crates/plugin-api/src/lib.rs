@@ -32,7 +32,7 @@ pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;
 pub use pages::{NotShown, Pages, Shown};
-pub use processes::{ProcessReport, Processes, Restartable};
+pub use processes::{ProcessReport, ProcessWait, Processes, Restartable};
 pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{

@@ -28,6 +28,17 @@ pub struct ProcessReport {
     pub memory: u64,
     /// Processor time since its start.
     pub cpu: Duration,
+    /// The reason why it is not up, while it starts.
+    pub waits: Option<ProcessWait>,
+}
+
+/// The wait of a process that starts, or will start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessWait {
+    /// Goes on after `waits for`.
+    pub what: String,
+    /// Since 1970: the begin of the wait.
+    pub since: Duration,
 }
 
 type Source = Arc<dyn Fn() -> Vec<ProcessReport> + Send + Sync>;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pronghorn_base::{LogThrottle, millis, since_1970, with_causes};
 use pronghorn_config::{Command, show_duration};
 use pronghorn_launch::{Ended, Leftovers, Program, ProgramError, RunningProgram};
-use pronghorn_plugin_api::Finding;
+use pronghorn_plugin_api::{Finding, ProcessWait};
 use pronghorn_pool::{Incident, IncidentKind, Incidents};
 use pronghorn_process::{
     Credentials, Exit, NamedSignal, Spawner, family_memory, find_runnable, search_path,
@@ -155,6 +155,8 @@ pub(crate) struct Facts {
     pub(crate) status: Option<String>,
     /// Since 1970: when the next process starts.
     pub(crate) next: Option<Duration>,
+    /// The reason why it is not up, while it starts.
+    pub(crate) waits: Option<ProcessWait>,
 }
 
 /// An order for an instance.
@@ -207,6 +209,7 @@ impl Handle {
             was_expected: true,
             status: None,
             next: None,
+            waits: None,
         };
         let (told, facts) = watch::channel(facts);
         let runtime = around.runtime.clone();
@@ -365,11 +368,16 @@ impl Instance {
 
     fn publish(&self) {
         let state = self.machine.state();
+        let waits_for = self.waits_for();
         self.told.send_if_modified(|facts| {
+            let waits = waits_for.zip(facts.started);
+            let waits = waits.map(|(what, since)| ProcessWait { what, since });
             let is_new = facts.state != state
+                || facts.waits != waits
                 || facts.failures != self.machine.failures()
                 || facts.pid != self.pid();
             facts.state = state;
+            facts.waits = waits;
             facts.failures = self.machine.failures();
             facts.pid = self.pid();
             if facts.pid.is_none() {
@@ -380,6 +388,12 @@ impl Instance {
                 .map(|until| since_1970(std::time::SystemTime::now()) + (until - Instant::now()));
             is_new
         });
+    }
+
+    /// The reason why a process that starts is not up.
+    fn waits_for(&self) -> Option<String> {
+        let process = self.process.as_ref()?;
+        (self.machine.state() == ProcessState::Starting).then(|| process.waits_for())
     }
 
     fn pid(&self) -> Option<u32> {
@@ -992,6 +1006,22 @@ impl Instance {
 }
 
 impl Supervised {
+    /// The last thing that it will have: with all others, it has run for its time as well.
+    fn waits_for(&self) -> String {
+        if !self.is_ready {
+            "`READY=1` (`notify`)".to_owned()
+        } else if self.was_well {
+            let time = show_duration(self.spec.settings.start_time);
+            format!("the end of its first {time} (`start_time`)")
+        } else if self.roadrunner.is_some() {
+            "RoadRunner's answer that it is well".to_owned()
+        } else if let Some(why) = &self.last_check {
+            format!("its `health` command, which has failed: {why}")
+        } else {
+            "its `health` command".to_owned()
+        }
+    }
+
     /// The reason why it is not up, as the end of a sentence.
     fn lacks(&self) -> String {
         if !self.is_ready {

@@ -2,9 +2,10 @@
 //! replaced.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, since_1970};
+use pronghorn_plugin_api::ProcessWait;
 use pronghorn_process::NamedSignal;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,10 @@ pub(crate) struct Program {
     pub(crate) was_created: bool,
     /// Held by whoever starts or replaces processes.
     changing: AsyncMutex<()>,
+    /// The wait before it is started with the others; None where that is done.
+    turn: Mutex<Option<ProcessWait>>,
+    /// The process that comes beside the old one of its index, during a restart.
+    beside: Mutex<Option<Handle>>,
     /// Ends that: a stop does not wait for a restart.
     change: Mutex<CancellationToken>,
     /// Nothing is started any more.
@@ -57,6 +62,8 @@ impl Program {
             around,
             was_created,
             changing: AsyncMutex::default(),
+            turn: Mutex::default(),
+            beside: Mutex::default(),
             change: Mutex::default(),
             stopping,
         };
@@ -80,11 +87,39 @@ impl Program {
     }
 
     pub(crate) fn facts(&self) -> Vec<(u32, Facts)> {
-        let slots = lock(&self.slots);
-        slots
-            .iter()
-            .map(|slot| (slot.index, slot.facts()))
-            .collect()
+        let turn = lock(&self.turn).clone();
+        let beside = lock(&self.beside).clone();
+        let facts = |slot: Handle| {
+            let mut facts = slot.facts();
+            if facts.state == ProcessState::Stopped && turn.is_some() {
+                (facts.state, facts.waits) = (ProcessState::Starting, turn.clone());
+            }
+            if let Some(new) = beside.as_ref().filter(|new| new.index == slot.index) {
+                facts.waits = new.facts().waits;
+            }
+            (slot.index, facts)
+        };
+        self.slots().into_iter().map(facts).collect()
+    }
+
+    /// It is to start when others have come up, or have ended.
+    pub(crate) fn line_up(&self, what: &str) {
+        *lock(&self.turn) = Some(ProcessWait {
+            what: what.to_owned(),
+            since: since_1970(SystemTime::now()),
+        });
+    }
+
+    /// The one that it waits for next.
+    pub(crate) fn waits_behind(&self, what: &str) {
+        if let Some(turn) = &mut *lock(&self.turn) {
+            what.clone_into(&mut turn.what);
+        }
+    }
+
+    /// Whether it is still to start; somebody may have started or stopped it.
+    pub(crate) fn take_turn(&self) -> bool {
+        lock(&self.turn).take().is_some()
     }
 
     /// Whether it could be started by these settings, before anything is stopped for it.
@@ -98,6 +133,7 @@ impl Program {
     ///
     /// When one can't be started; whether they come up shows later.
     pub(crate) async fn start(&self) -> Result<(), String> {
+        self.take_turn();
         let _changing = self.changing.lock().await;
         if self.stopping.is_cancelled() {
             return Err(STOPPING.to_owned());
@@ -125,6 +161,7 @@ impl Program {
     /// Stops all processes at once, and waits for their ends. `within` is the time for it, if that
     /// is less than the program's own.
     pub(crate) async fn stop(&self, within: Option<Duration>) {
+        self.take_turn();
         lock(&self.change).cancel();
         let _changing = self.changing.lock().await;
         self.tell_and_wait(&InstanceOrder::Stop(within)).await;
@@ -132,6 +169,7 @@ impl Program {
 
     /// The same for good.
     pub(crate) async fn remove(&self) {
+        self.take_turn();
         lock(&self.change).cancel();
         let _changing = self.changing.lock().await;
         self.tell_and_wait(&InstanceOrder::Remove).await;
@@ -193,6 +231,7 @@ impl Program {
         let mut replaced = Vec::new();
         let rolling = self.roll(&to, idle, &mut replaced);
         let rolled = change.run_until_cancelled(rolling).await;
+        *lock(&self.beside) = None; // a stop ends it
         if rolled == Some(Ok(())) {
             *lock(&self.spec) = to;
             return Ok(());
@@ -270,7 +309,10 @@ impl Program {
         if beside && slot.facts().state.has_process() {
             let new = self.slot(slot.index, to);
             new.tell(InstanceOrder::Start).await;
-            if let Err(why) = new.came_up().await {
+            *lock(&self.beside) = Some(new.clone());
+            let came_up = new.came_up().await;
+            *lock(&self.beside) = None;
+            if let Err(why) = came_up {
                 new.tell(InstanceOrder::Remove).await;
                 new.is_gone().await;
                 return Err(why);

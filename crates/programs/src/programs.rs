@@ -142,13 +142,22 @@ impl Programs {
         Ok(())
     }
 
-    /// Starts all that are to start, in their order.
+    /// All that are to start wait for this, until [`start_all`](Self::start_all).
+    pub(crate) fn line_up(&self, what: &str) {
+        for program in self.all() {
+            if program.spec().settings.autostart {
+                program.line_up(what);
+            }
+        }
+    }
+
+    /// Starts all that wait for it, in their order.
     pub(crate) async fn start_all(&self) -> Result<(), ProgramsError> {
         let groups = self.by_order();
         let last = groups.len().saturating_sub(1);
-        for (at, group) in groups.into_iter().enumerate() {
-            let group = group.into_iter().filter(|it| it.spec().settings.autostart);
-            let group: Vec<_> = group.collect();
+        for at in 0..groups.len() {
+            let mut group = groups[at].clone();
+            group.retain(|program| program.take_turn());
             for program in &group {
                 if self.0.stopping.is_cancelled() {
                     return Err(ProgramsError::Stopping);
@@ -166,6 +175,9 @@ impl Programs {
                 break;
             }
             for program in group {
+                let what = format!("`{}` (`order`)", program.spec().name);
+                let later = groups[at + 1..].iter().flatten();
+                later.for_each(|later| later.waits_behind(&what));
                 self.wait_for(&program).await;
             }
         }
@@ -395,7 +407,9 @@ impl Programs {
             for (index, facts) in program.facts() {
                 if facts.state != ProcessState::Running {
                     let (name, state) = (&spec.name, facts.state.name());
-                    return Err(format!("program `{name}`, process {index}: {state}"));
+                    let waits = facts.waits.map(|wait| format!(", waits for {}", wait.what));
+                    let waits = waits.unwrap_or_default();
+                    return Err(format!("program `{name}`, process {index}: {state}{waits}"));
                 }
             }
         }

@@ -324,7 +324,10 @@ pub(crate) async fn start(
     // A server is not to be restarted for what it restarts itself.
     context.readiness.answer_apart(ready, || Ok(()));
     let follows = context.sockets.has_predecessor();
-    if !follows {
+    if follows {
+        programs.line_up("the end of the process before and of its programs");
+    } else {
+        programs.line_up("its turn");
         programs.start_all().await?;
     }
     Ok(AtWork {

@@ -50,6 +50,10 @@ struct ProcessShown {
     status: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_since: Option<u64>,
 }
 
 impl Outcome for AllShown {}
@@ -80,6 +84,7 @@ impl ProgramShown {
 impl ProcessShown {
     fn of(index: u32, facts: Facts) -> Self {
         let usage = facts.pid.and_then(Usage::of);
+        let (waits_for, since) = facts.waits.map(|wait| (wait.what, wait.since)).unzip();
         Self {
             index,
             state: facts.state.name(),
@@ -92,6 +97,8 @@ impl ProcessShown {
             last: facts.last,
             status: facts.status,
             next: facts.next.map(millis),
+            waits_for,
+            waits_since: since.map(millis),
         }
     }
 }
@@ -114,6 +121,7 @@ pub(crate) fn reports(programs: &Programs) -> Vec<ProcessReport> {
                 starts: facts.starts,
                 memory: usage.map_or(0, |usage| usage.memory),
                 cpu: usage.map_or(Duration::ZERO, |usage| usage.cpu),
+                waits: facts.waits,
             });
         }
     }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::VERSION;
 use crate::log_readers::LogReaders;
 use crate::logs::Newest;
-use crate::views::{pool_status, processes_of, program_status, workers_of};
+use crate::views::{pool_status, processes_of, program_status, program_waits, workers_of};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -41,6 +41,7 @@ struct Shared {
     since: Instant,
     config: Option<PathBuf>,
     grace: Duration,
+    starting: OnceLock<Starting>,
     serving: OnceLock<Serving>,
     stopping: AtomicBool,
     logs: LogReaders,
@@ -73,6 +74,14 @@ pub type ReloadWish = oneshot::Sender<ReloadOutcome>;
 /// Commands that wait for a reload; each has one of its own.
 const MOST_WISHES: usize = 8;
 
+/// A server while services with processes start: what it can show.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    pub(crate) health: Health,
+    /// More are added.
+    pub(crate) methods: Methods,
+}
+
 /// What a server that is up can show.
 #[derive(Debug)]
 pub(crate) struct Serving {
@@ -99,6 +108,7 @@ impl Control {
             since: Instant::now(),
             config,
             grace,
+            starting: OnceLock::new(),
             serving: OnceLock::new(),
             stopping: AtomicBool::new(false),
             logs: LogReaders::new(newest),
@@ -159,6 +169,10 @@ impl Control {
     /// Commands that want a reload. Whoever serves takes it, once.
     pub fn wishes(&self) -> Option<mpsc::Receiver<ReloadWish>> {
         lock(&self.0.wished).take()
+    }
+
+    pub(crate) fn starts(&self, starting: Starting) {
+        _ = self.0.starting.set(starting); // a server starts once
     }
 
     pub(crate) fn serves(&self, serving: Serving) {
@@ -367,6 +381,8 @@ impl Shared {
         for workers in self.pools().map(Pools::all).unwrap_or_default() {
             pools.push(pool_status(&workers.facts().await));
         }
+        let starting = self.starting.get();
+        let processes = starting.map(|starting| starting.health.processes());
         let addresses = serving.map(|serving| serving.addresses.as_slice());
         let services = addresses.unwrap_or_default().iter();
         let services = services.filter(|(_, at)| !at.is_empty());
@@ -387,9 +403,8 @@ impl Shared {
             not_alive: self.wrong(Question::Alive),
             pending: serving.and_then(|serving| serving.configuration.pending()),
             pools,
-            programs: serving.map_or_else(Vec::new, |serving| {
-                program_status(serving.health.processes())
-            }),
+            programs: processes.map_or_else(Vec::new, program_status),
+            waits: processes.map_or_else(Vec::new, program_waits),
             caches: serving
                 .map(|serving| serving.caches.names())
                 .unwrap_or_default()
@@ -401,10 +416,13 @@ impl Shared {
 
     async fn call(&self, method: &str, argument: &Value) -> Result<Value, Refusal> {
         let refusal = |why: &dyn std::fmt::Display| Refusal(why.to_string());
-        let Some(serving) = self.serving.get() else {
-            return Err(Refusal("the server is starting".to_owned()));
-        };
-        let found = serving.methods.find(method).map_err(|why| refusal(&why))?;
+        let found = match (self.serving.get(), self.starting.get()) {
+            (Some(serving), _) => serving.methods.find(method).map_err(|why| refusal(&why)),
+            // One that is not there may come.
+            (None, starting) => starting
+                .and_then(|starting| starting.methods.find(method).ok())
+                .ok_or_else(|| Refusal("the server is starting".to_owned())),
+        }?;
         let argument = argument.to_string().into();
         let result = found
             .call(&Caller::anyone(), Encoding::Json, argument)

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
-use crate::control::{Control, Serving};
+use crate::control::{Control, Serving, Starting};
 use crate::error::StartError;
 use crate::renewal::{ConfigurationMetrics, Source};
 use crate::settings::{EndureSettings, Settings};
@@ -317,6 +317,10 @@ impl Server {
             self.workers = Some(workers);
         }
         rpc::add(&context, &self.health, self.pools().as_ref());
+        self.control.starts(Starting {
+            health: self.health.clone(),
+            methods: context.rpc.clone(),
+        });
         for (name, service, readiness) in with_workers {
             self.start_service(name, service, readiness, &context)
                 .await?;

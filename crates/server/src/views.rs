@@ -1,7 +1,7 @@
 //! The facts of pools, as commands and the admin listener are told them.
 
 use pronghorn_base::{millis, since_1970};
-use pronghorn_control::{Counter, PoolStatus, UnderWay, Worker, WorkersOf};
+use pronghorn_control::{Counter, PoolStatus, ProgramWait, UnderWay, Worker, WorkersOf};
 use pronghorn_plugin_api::{ProcessReport, Processes};
 use pronghorn_workers::{PoolFacts, WorkerFacts, newest_generation};
 
@@ -72,6 +72,31 @@ pub(crate) fn program_status(processes: &Processes) -> Vec<Counter> {
     }
     counters.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
     counters
+}
+
+/// Waits of processes that are shown: a line each.
+const MOST_WAITS: usize = 10;
+
+/// The processes that are not up yet; those first that run, for which the others wait.
+pub(crate) fn program_waits(processes: &Processes) -> Vec<ProgramWait> {
+    let services = processes.services().into_iter();
+    let mut reports: Vec<ProcessReport> = services
+        .flat_map(|service| processes.of(service).unwrap_or_default())
+        .filter(|report| report.waits.is_some())
+        .collect();
+    reports.sort_by_key(|report| report.pid == 0);
+    reports.truncate(MOST_WAITS);
+    let wait = |report: ProcessReport| {
+        let wait = report.waits?;
+        Some(ProgramWait {
+            program: report.group,
+            index: report.index.into(),
+            state: report.state,
+            waits_for: wait.what,
+            since: millis(wait.since),
+        })
+    };
+    reports.into_iter().filter_map(wait).collect()
 }
 
 fn process(report: &ProcessReport) -> Worker {

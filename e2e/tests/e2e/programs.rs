@@ -392,6 +392,95 @@ fn a_start_that_waits_for_a_program_says_so() {
     server.stop();
 }
 
+/// The program asks before it comes up: the server goes on waiting until it has its answers.
+#[test]
+fn a_start_shows_what_each_program_waits_for() {
+    let pronghorn = pronghorn_testkit::binary();
+    let pronghorn = pronghorn.display();
+    let site = site(
+        "  slow: {command: sh slow, health: {command: test -f go}, start_time: 50ms}\n  \
+           next: {command: sleep 1000, order: 1, start_time: 50ms}\n  \
+           last: {command: sleep 1000, order: 2, start_time: 50ms}\n  \
+           later: {command: sleep 1000, autostart: false}\n",
+    )
+    .file(
+        "slow",
+        &format!(
+            "until {pronghorn} programs > table && grep -q '(.order.)' table; do :; done\n\
+             {pronghorn} programs stop last\n{pronghorn} programs --json > json\n\
+             {pronghorn} status > status\ntouch go\nexec sleep 1000\n"
+        ),
+    );
+    let server = Server::start(site);
+    until(&server, "next", "running");
+    let table = server.site().read("table");
+    for (name, state, waits) in [
+        ("slow", "starting", "for its `health` command"),
+        ("next", "starting", "s for `slow` (`order`)"),
+        ("last", "starting", "s for `slow` (`order`)"),
+        ("later", "stopped", "-"),
+    ] {
+        let row = table.lines().find(|line| line.starts_with(name));
+        let fits = row.is_some_and(|row| row.contains(state) && row.contains(waits));
+        assert!(fits, "{name}: {table}");
+    }
+    let listed: Value = serde_json::from_str(&server.site().read("json")).expect("JSON");
+    let process = |name: &str| {
+        let all = listed["programs"].as_array().expect("a list");
+        let program = all.iter().find(|it| it["name"] == name);
+        program.expect("it is listed")["processes"][0].clone()
+    };
+    assert_eq!(process("next")["waits_for"], "`slow` (`order`)");
+    assert!(process("next")["waits_since"].is_u64());
+    assert_eq!(process("last")["state"], "stopped");
+    let status = server.site().read("status");
+    for part in [
+        "state    starting\n",
+        "programs 2 starting, 2 stopped\n",
+        "waits    slow:0: has waited ",
+        "waits    next:0: has waited ",
+    ] {
+        assert!(status.contains(part), "{part} in\n{status}");
+    }
+    // Somebody has stopped it before its turn.
+    assert_eq!(processes(&server, "last")[0]["state"], "stopped");
+    assert_eq!(processes(&server, "next")[0]["waits_for"], Value::Null);
+    let status = server.steer(&["status"]).stdout;
+    assert!(!status.contains("waits"), "{status}");
+    server.stop();
+}
+
+#[test]
+fn a_reload_shows_what_a_replacement_waits_for() {
+    let program = |more: &str| {
+        format!("  a: {{command: sleep 1000, replace: start-first, start_time: 50ms{more}}}\n")
+    };
+    let server = start(&program(""));
+    let before = pids(&until(&server, "a", "running"));
+    let changed = program(", health: {command: test -f go}");
+    server.site().write(".rr.yaml", &configuration(&changed));
+    server.signal(Signal::HUP);
+    wait_for("the replacement", || {
+        let process = processes(&server, "a").remove(0);
+        let waits_for = process["waits_for"].as_str()?;
+        assert!(waits_for.starts_with("its `health` command"), "{waits_for}");
+        assert_eq!(process["state"], "running");
+        Some(())
+    });
+    let table = server.steer(&["programs"]).stdout;
+    assert!(table.contains("its replacement has waited "), "{table}");
+    let status = server.steer(&["status"]).stdout;
+    let waits = "waits    a:0: its replacement has waited ";
+    assert!(status.contains(waits), "{status}");
+    server.site().write("go", "");
+    wait_for("the end of the wait", || {
+        let process = processes(&server, "a").remove(0);
+        process["waits_for"].is_null().then_some(())
+    });
+    before.into_iter().for_each(is_gone);
+    server.stop();
+}
+
 #[test]
 fn a_program_that_the_servers_end_kills_early_names_the_key() {
     let server = start(

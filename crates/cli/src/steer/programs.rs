@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::over_rpc::{self, Methods};
-use super::text::{bytes, columns, line, one_line, time};
+use super::text::{bytes, columns, has_waited, line, one_line, time};
 use crate::arguments::{Programs, ProgramsCommand};
 use crate::exit::{Exit, failed, mention, misused, say, say_json, write_out};
 
@@ -54,6 +54,10 @@ struct Process {
     status: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waits_since: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -446,15 +450,21 @@ impl Process {
         };
         let age = self.started.map(Duration::from_millis);
         let next = self.next.map(Duration::from_millis);
+        let waits = self.waits_for.as_ref().map(|what| {
+            let since = self.waits_since.map_or(now, Duration::from_millis);
+            has_waited(&self.state, what, now.saturating_sub(since))
+        });
         let last = match (&self.status, &self.last, next) {
-            (Some(status), ..) => one_line(status),
+            (Some(status), ..) => Some(one_line(status)),
             (None, Some(last), Some(next)) => {
                 let next = time(next.saturating_sub(now));
-                format!("{}; next start in {next}", one_line(last))
+                Some(format!("{}; next start in {next}", one_line(last)))
             }
-            (None, Some(last), None) => one_line(last),
-            (None, None, _) => "-".to_owned(),
+            (None, Some(last), None) => Some(one_line(last)),
+            (None, None, _) => None,
         };
+        let last: Vec<String> = waits.into_iter().chain(last).collect();
+        let last = Some(last.join("; ")).filter(|last| !last.is_empty());
         [
             name,
             line(&self.state),
@@ -463,7 +473,7 @@ impl Process {
             or_none(self.memory.map(bytes)),
             or_none(self.cpu_percent.map(|cpu| format!("{cpu:.1} %"))),
             self.starts.to_string(),
-            last,
+            or_none(last),
         ]
     }
 }

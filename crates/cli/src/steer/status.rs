@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use pronghorn_control::{Ask, PoolStatus, State, Status, Tell};
+use pronghorn_base::since_1970;
+use pronghorn_control::{Ask, PoolStatus, ProgramWait, State, Status, Tell};
 
-use super::text::{count, counted, line, lines, short_time, time};
+use super::text::{count, counted, has_waited, line, lines, one_line, short_time, time};
 use super::{Server, Task, over_rpc};
 use crate::exit::{Exit, say, say_json};
 
@@ -95,7 +96,17 @@ fn report(status: &Status) -> String {
     let states = states.map(|state| format!("{} {}", count(state.count), state.name));
     let states: Vec<String> = states.collect();
     entry("programs", (!states.is_empty()).then(|| states.join(", ")));
+    for wait in &status.waits {
+        entry("waits", Some(wait_report(wait)));
+    }
     out
+}
+
+fn wait_report(wait: &ProgramWait) -> String {
+    let now = since_1970(SystemTime::now());
+    let since = Duration::from_millis(wait.since);
+    let waited = has_waited(&wait.state, &wait.waits_for, now.saturating_sub(since));
+    format!("{}:{}: {waited}", one_line(&wait.program), wait.index)
 }
 
 fn pool_report(pool: &PoolStatus) -> String {
@@ -164,6 +175,7 @@ mod tests {
                 name: "running".to_owned(),
                 count: 3,
             }],
+            waits: Vec::new(),
             caches: Vec::new(),
         };
         assert_eq!(

@@ -55,6 +55,19 @@ pub(super) fn short_time(duration: Duration) -> String {
     time(duration)
 }
 
+/// How long a process in this state has waited for something, or the one that replaces it.
+pub(super) fn has_waited(state: &str, what: &str, time: Duration) -> String {
+    let who = match state {
+        "starting" => "",
+        _ => "its replacement ",
+    };
+    format!(
+        "{who}has waited {} for {}",
+        self::time(time),
+        one_line(what)
+    )
+}
+
 /// `1 worker`, `2 workers`
 pub(super) fn counted(number: u64, one: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
