@@ -17,7 +17,7 @@ use crate::instance::{Facts, Spec};
 use crate::machine::Restart;
 use crate::messages::{Create, List, Response, Service, Status, Statuses, Update, Wrong};
 use crate::program::{Idle, Program};
-use crate::programs::{Programs, ProgramsError};
+use crate::programs::{Programs, ProgramsError, by_order};
 use crate::said::Line;
 use crate::settings::{MOST_PROCESSES, ProgramSettings};
 use crate::shown::{AllShown, cpu_percent};
@@ -25,6 +25,9 @@ use crate::{ALL, LOG};
 
 /// The longest wait of a command for programs to come up: their own limits may be hours.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Programs that are restarted at the same time, as `pronghorn programs restart all` has it: a
+/// restart mostly waits, for an end and for `start_time`, but each boot takes a processor.
+const AT_ONCE: usize = 8;
 /// Lines that are shown if nobody gives a number.
 const LINES: usize = 100;
 /// Bytes of a name that comes over RPC: it stands in each record of its program.
@@ -65,11 +68,7 @@ pub(crate) fn add(methods: &Methods, all: &AllPrograms) {
     ours.add(
         "Restart",
         async |programs: AllPrograms, of: ProgramNames| {
-            let mut failures = Vec::new();
-            for program in of.found(&programs)? {
-                failures.extend(replace(&program).await.err().map(|why| why.to_string()));
-            }
-            all_done(&failures)?;
+            all_done(&replace_all(of.found(&programs)?).await)?;
             Ok(Response::ok())
         },
     );
@@ -306,6 +305,27 @@ async fn restart(programs: Programs, of: Service) -> Result<Response, Failure> {
     };
     tell_refused("service.Restart", &of.name, restarted)?;
     Ok(Response::ok())
+}
+
+/// Replaces the processes of programs, of several at the same time if there is no order between
+/// them. Says what has failed.
+async fn replace_all(programs: Vec<Arc<Program>>) -> Vec<String> {
+    let mut failures = Vec::new();
+    for group in by_order(programs) {
+        let mut group = group.into_iter();
+        let mut replacing = JoinSet::new();
+        loop {
+            for program in group.by_ref().take(AT_ONCE - replacing.len()) {
+                replacing.spawn(async move { replace(&program).await });
+            }
+            let Some(replaced) = replacing.join_next().await else {
+                break;
+            };
+            let failed = replaced.ok().and_then(Result::err);
+            failures.extend(failed.map(|why| why.to_string()));
+        }
+    }
+    failures
 }
 
 async fn replace(program: &Program) -> Result<(), Failure> {

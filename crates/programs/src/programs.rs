@@ -153,7 +153,7 @@ impl Programs {
 
     /// Starts all that wait for it, in their order.
     pub(crate) async fn start_all(&self) -> Result<(), ProgramsError> {
-        let groups = self.by_order();
+        let groups = by_order(self.all());
         let last = groups.len().saturating_sub(1);
         for at in 0..groups.len() {
             let mut group = groups[at].clone();
@@ -214,7 +214,7 @@ impl Programs {
         const KILLING: Duration = Duration::from_millis(500);
         self.0.stopping.cancel();
         lock(&self.0.watches).clear();
-        let mut groups = self.by_order();
+        let mut groups = by_order(self.all());
         while let Some(group) = groups.pop() {
             let shares = u32::try_from(groups.len() + 1).unwrap_or(u32::MAX);
             let left = deadline.saturating_duration_since(Instant::now());
@@ -230,16 +230,6 @@ impl Programs {
         let programs = std::mem::take(&mut *lock(&self.0.programs));
         let facts = programs.values().flat_map(|program| program.facts());
         facts.filter(|(_, facts)| facts.pid.is_some()).count()
-    }
-
-    /// Lowest first.
-    fn by_order(&self) -> Vec<Vec<Arc<Program>>> {
-        let mut groups: BTreeMap<i32, Vec<Arc<Program>>> = BTreeMap::new();
-        for program in self.all() {
-            let order = program.spec().settings.order;
-            groups.entry(order).or_default().push(program);
-        }
-        groups.into_values().collect()
     }
 
     /// Restarts a program when files change, if its settings say so.
@@ -415,6 +405,16 @@ impl Programs {
         }
         Ok(())
     }
+}
+
+/// Programs without an order between them are in one group; the lowest order comes first.
+pub(crate) fn by_order(programs: Vec<Arc<Program>>) -> Vec<Vec<Arc<Program>>> {
+    let mut groups: BTreeMap<i32, Vec<Arc<Program>>> = BTreeMap::new();
+    for program in programs {
+        let order = program.spec().settings.order;
+        groups.entry(order).or_default().push(program);
+    }
+    groups.into_values().collect()
 }
 
 /// The user of a program; None where that is the workers'.

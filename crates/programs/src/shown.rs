@@ -24,6 +24,7 @@ struct ProgramShown {
     command: String,
     /// Whether it came over RPC, and not from the configuration.
     created: bool,
+    order: i32,
     processes: Vec<ProcessShown>,
 }
 
@@ -74,6 +75,7 @@ impl ProgramShown {
             name: spec.name.clone(),
             command: spec.command().map(ToString::to_string).unwrap_or_default(),
             created: program.was_created,
+            order: spec.settings.order,
             processes: processes
                 .map(|(index, it)| ProcessShown::of(index, it))
                 .collect(),

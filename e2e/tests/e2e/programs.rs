@@ -243,6 +243,53 @@ fn programs_are_stopped_at_once() {
     server.stop();
 }
 
+/// The same for a restart, which keeps the order as the start does.
+#[test]
+fn programs_are_restarted_at_once_and_in_their_order() {
+    use std::fmt::Write as _;
+    let mut programs = String::new();
+    for number in 0..16 {
+        // Writing to a String cannot fail.
+        _ = writeln!(
+            programs,
+            "  p{number}: {{command: sleep 1000, start_time: 500ms}}"
+        );
+    }
+    let noted = |name: &str, order: i32| {
+        format!(
+            "  {name}: {{command: sh -c 'date +%s%N >> {name}; exec sleep 1000', order: {order}, start_time: 300ms}}\n"
+        )
+    };
+    let server = start(&format!("{programs}{}{}", noted("z", -1), noted("a", 1)));
+    until(&server, "a", "running");
+    let before = pids(&processes(&server, "p15"));
+    let (restarted, took) = time(|| server.steer(&["programs", "restart", "all"]));
+    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+    // One after the other, they would need 8.6 s.
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert_ne!(pids(&processes(&server, "p15")), before);
+    let mut said = restarted.stderr.lines();
+    assert_eq!(said.next(), Some("z is restarted"));
+    assert_eq!(said.next_back(), Some("a is restarted"));
+    assert_eq!(said.count(), 16);
+    let mut rpc = Rpc::connect(&server);
+    let (done, took) = time(|| rpc.call("programs.Restart", r#"{"names":[]}"#));
+    assert_eq!(done, r#"{"message":"OK","ok":true}"#);
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    let starts = |name: &str| -> Vec<u64> {
+        let text = server.site().read(name);
+        let starts = text.lines().map(|line| line.parse().expect("a number"));
+        starts.collect()
+    };
+    let (first, last) = (starts("z"), starts("a"));
+    assert_eq!((first.len(), last.len()), (3, 3));
+    // All others come between: each time is that of two starts at least.
+    for (first, last) in first.iter().zip(&last) {
+        assert!(last - first >= 800_000_000, "{first} {last}");
+    }
+    server.stop();
+}
+
 #[test]
 fn a_program_that_does_not_come_up_is_told_to_who_starts_it() {
     let server = start("  failing: {command: sh -c 'exit 3', autostart: false}\n");

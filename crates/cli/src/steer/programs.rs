@@ -1,5 +1,6 @@
 //! `programs`: what the server keeps running beside its workers.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::since_1970;
@@ -14,6 +15,9 @@ use crate::exit::{Exit, failed, mention, misused, say, say_json, write_out};
 
 /// Stands for all programs where names are, as in supervisorctl.
 const ALL: &str = "all";
+/// Programs that are asked for at the same time, if all are. Each mostly waits, for an end and for
+/// `start_time`, but its boot takes a processor.
+const AT_ONCE: usize = 8;
 /// The pause between two requests for new lines.
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -28,6 +32,9 @@ struct Program {
     command: String,
     #[serde(default)]
     created: bool,
+    /// Older servers do not say it.
+    #[serde(default)]
+    order: i64,
     processes: Vec<Process>,
 }
 
@@ -139,15 +146,6 @@ impl Step {
         }
     }
 
-    /// The number of programs that are asked for at the same time. If somebody has named them, they
-    /// are asked for in that order, one at a time.
-    fn at_once(self, is_all: bool) -> usize {
-        match self {
-            Self::Start if is_all => 8,
-            Self::Start | Self::Stop | Self::Restart => 1,
-        }
-    }
-
     /// Whether there is nothing to do.
     fn was_done(self, program: &Program) -> bool {
         let mut processes = program.processes.iter();
@@ -198,29 +196,44 @@ async fn each(
             }
         }
     };
-    for program in meant {
-        let (name, done) = (program.name.clone(), step.done());
-        if step.was_done(program) {
-            mention(&format!("{} is {done} already\n", one_line(&name)));
-            continue;
+    for group in in_order(meant, is_all) {
+        for program in group {
+            let (name, done) = (program.name.clone(), step.done());
+            if step.was_done(program) {
+                mention(&format!("{} is {done} already\n", one_line(&name)));
+                continue;
+            }
+            let mut methods = connect().await?;
+            acting.spawn(async move {
+                let argument = json!({"names": [name]});
+                let acted: Result<Value, String> =
+                    over_rpc::act(&mut methods, step.method(), &argument).await;
+                (name, acted.map(|_| ()))
+            });
+            while acting.len() >= AT_ONCE
+                && let Some(Ok(ended)) = acting.join_next().await
+            {
+                tell(ended);
+            }
         }
-        let mut methods = connect().await?;
-        acting.spawn(async move {
-            let argument = json!({"names": [name]});
-            let acted: Result<Value, String> =
-                over_rpc::act(&mut methods, step.method(), &argument).await;
-            (name, acted.map(|_| ()))
-        });
-        while acting.len() >= step.at_once(is_all)
-            && let Some(Ok(ended)) = acting.join_next().await
-        {
+        while let Some(Ok(ended)) = acting.join_next().await {
             tell(ended);
         }
     }
-    while let Some(Ok(ended)) = acting.join_next().await {
-        tell(ended);
-    }
     Ok(exit)
+}
+
+/// Programs that may be started or restarted at the same time are in one group. Those that somebody
+/// has named are asked for in that order, one at a time.
+fn in_order(meant: Vec<&Program>, is_all: bool) -> Vec<Vec<&Program>> {
+    if !is_all {
+        return meant.into_iter().map(|program| vec![program]).collect();
+    }
+    let mut groups: BTreeMap<i64, Vec<&Program>> = BTreeMap::new();
+    for program in meant {
+        groups.entry(program.order).or_default().push(program);
+    }
+    groups.into_values().collect()
 }
 
 /// The programs of these names, and whether that is all of them.
