@@ -195,6 +195,40 @@ fn what_is_in_the_way_has_the_status_that_fits() {
     server.stop();
 }
 
+/// As the table of the guide has it, with RoadRunner's texts; PHP is not asked.
+#[test]
+fn a_call_by_a_wrong_name_is_unimplemented() {
+    let (server, address) = start("grpc/foreign.php", POOL);
+    let client = connect(address);
+    for (path, message) in [
+        (
+            "/test.v1.Talk/Nothing",
+            "unknown method Nothing for service test.v1.Talk",
+        ),
+        // Case counts.
+        (
+            "/test.v1.Talk/say",
+            "unknown method say for service test.v1.Talk",
+        ),
+        ("/test.v1.talk/Say", "unknown service test.v1.talk"),
+        ("/Talk/Say", "unknown service Talk"),
+        ("/test.v1.Talk/Say/x", "unknown service test.v1.Talk/Say"),
+        (
+            "/test.v1.Talk/",
+            "malformed method name: \"/test.v1.Talk/\"",
+        ),
+        ("/Say", "malformed method name: \"/Say\""),
+    ] {
+        let mut talking = client.begin(path, &[], false);
+        talking.sending.send_data(text("a", 0), true).unwrap();
+        let got = client.finish(talking);
+        let told = (got.status, got.code(), got.message());
+        assert_eq!(told, (200, "12", message), "{path}");
+    }
+    assert_eq!(client.say("after").code(), "0");
+    server.stop();
+}
+
 #[test]
 fn our_package_answers_calls_with_metadata_and_details() {
     let (server, address) = start("grpc/ours.php", POOL);

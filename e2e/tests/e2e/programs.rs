@@ -687,6 +687,29 @@ fn php_creates_and_ends_programs_over_rpc() {
     server.stop();
 }
 
+/// As the table of the reference has it, for both services.
+#[test]
+fn a_call_by_a_wrong_name_is_an_error_with_its_name() {
+    let server = start("  other: {command: sleep 1000}\n");
+    let mut rpc = Rpc::connect(&server);
+    for (method, said) in [
+        ("service.Creat", "rpc: can't find method service.Creat"),
+        // Case counts.
+        ("programs.list", "rpc: can't find method programs.list"),
+        ("services.List", "rpc: can't find service services.List"),
+        ("programs.List.x", "rpc: can't find service programs.List.x"),
+        ("List", "rpc: service/method request ill-formed: List"),
+    ] {
+        let (flags, text) = rpc.ask(Flags::JSON, method, b"{}");
+        assert_eq!(String::from_utf8_lossy(&text), said);
+        assert_eq!(flags, Flags::JSON.with(Flags::ERROR), "{method}");
+    }
+    // The connection is good for the next call.
+    let list = rpc.call("service.List", r#"{"name":""}"#);
+    assert_eq!(list, r#"{"services":["other"]}"#);
+    server.stop();
+}
+
 /// RoadRunner starts it all the same, and nobody owns it then.
 #[test]
 fn one_that_is_terminated_during_a_pause_is_not_started_again() {
