@@ -88,7 +88,7 @@ pub struct LogsWanted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tell {
-    Status(Status),
+    Status(Box<Status>),
     Workers(Vec<WorkersOf>),
     Resetting {
         pool: String,

@@ -194,7 +194,10 @@ impl Steerable for Shared {
     fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering {
         Box::pin(async move {
             match ask {
-                Ask::Status => answer.tell(Tell::Status(self.status().await)).await,
+                Ask::Status => {
+                    let status = Box::new(self.status().await);
+                    answer.tell(Tell::Status(status)).await;
+                }
                 Ask::Workers { of } => {
                     let (processes, of) = self.processes(of);
                     let mut pools = Vec::new();

@@ -97,10 +97,12 @@ impl Wrapper {
             value.starts_with('=') || (!valued.starts_with("--") && !value.is_empty())
         };
         let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
-        if option == "--" || self.flags.contains(&option) {
+        let is_adjustment = || option.strip_prefix('-').is_some_and(is_number);
+        if option == "--"
+            || self.flags.contains(&option)
+            || (self.name == "nice" && is_adjustment())
+        {
             Some(1)
-        } else if self.name == "nice" && option.strip_prefix('-').is_some_and(is_number) {
-            Some(1) // `nice -5`
         } else if self.valued.contains(&option) {
             Some(2)
         } else {
