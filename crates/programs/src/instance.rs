@@ -21,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::LOG;
+use crate::before::Before;
 use crate::channel::{Channel, record};
 use crate::environment::set;
 use crate::files::{self, FileError, FilePlace, Writer};
@@ -41,6 +42,7 @@ const WHILE_STARTING: Duration = Duration::from_secs(1);
 /// Surroundings in which programs are started.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
+    pub(crate) before: Before,
     pub(crate) spawner: Spawner,
     /// Where processes are watched.
     pub(crate) runtime: Runtime,

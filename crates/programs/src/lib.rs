@@ -6,6 +6,7 @@
 //! - `channel`: which of the two it is.
 //! - `settings`: the section `service`.
 //! - `machine`: what becomes of one process, without a clock and without processes.
+//! - `before`: the programs of the process before, beside which none may run.
 //! - `instance`: one process of a program, or the next one after it; a task that drives its
 //!   machine.
 //! - `program`: the processes of a program, and how all of them are replaced.
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod all;
+mod before;
 mod channel;
 mod environment;
 mod files;

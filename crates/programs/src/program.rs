@@ -1,5 +1,9 @@
 //! A program: its processes by their indexes, and how all of them are started, stopped and
 //! replaced.
+//!
+//! While one may not start yet, because of its `order` or of the programs of the process before, it
+//! stands in line: `Programs::start_all` starts it in its turn. A stop takes it out, so that it
+//! stays stopped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -7,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use pronghorn_base::{lock, since_1970};
 use pronghorn_plugin_api::ProcessWait;
 use pronghorn_process::NamedSignal;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::instance::{Facts, Handle, InstanceOrder, Refused, Spec, Surroundings};
@@ -25,8 +29,8 @@ pub(crate) struct Program {
     pub(crate) was_created: bool,
     /// Held by whoever starts or replaces processes.
     changing: AsyncMutex<()>,
-    /// The wait before it is started with the others; None where that is done.
-    turn: Mutex<Option<ProcessWait>>,
+    /// What it waits for in line; None where it does not stand in line.
+    line: watch::Sender<Option<ProcessWait>>,
     /// The process that comes beside the old one of its index, during a restart.
     beside: Mutex<Option<Handle>>,
     /// Ends that: a stop does not wait for a restart.
@@ -37,6 +41,13 @@ pub(crate) struct Program {
 
 /// The answer to whoever starts something while the server stops.
 const STOPPING: &str = "the server is stopping";
+
+fn waiting_for(what: &str) -> ProcessWait {
+    ProcessWait {
+        what: what.to_owned(),
+        since: since_1970(SystemTime::now()),
+    }
+}
 
 /// Whether a restart starts what is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +73,7 @@ impl Program {
             around,
             was_created,
             changing: AsyncMutex::default(),
-            turn: Mutex::default(),
+            line: watch::Sender::default(),
             beside: Mutex::default(),
             change: Mutex::default(),
             stopping,
@@ -87,12 +98,12 @@ impl Program {
     }
 
     pub(crate) fn facts(&self) -> Vec<(u32, Facts)> {
-        let turn = lock(&self.turn).clone();
+        let wait = self.line.borrow().clone();
         let beside = lock(&self.beside).clone();
         let facts = |slot: Handle| {
             let mut facts = slot.facts();
-            if facts.state == ProcessState::Stopped && turn.is_some() {
-                (facts.state, facts.waits) = (ProcessState::Starting, turn.clone());
+            if facts.state == ProcessState::Stopped && wait.is_some() {
+                (facts.state, facts.waits) = (ProcessState::Starting, wait.clone());
             }
             if let Some(new) = beside.as_ref().filter(|new| new.index == slot.index) {
                 facts.waits = new.facts().waits;
@@ -104,22 +115,40 @@ impl Program {
 
     /// It is to start when others have come up, or have ended.
     pub(crate) fn line_up(&self, what: &str) {
-        *lock(&self.turn) = Some(ProcessWait {
-            what: what.to_owned(),
-            since: since_1970(SystemTime::now()),
+        self.line.send_replace(Some(waiting_for(what)));
+    }
+
+    /// The same while the process before has programs; says whether that is so. They may go
+    /// meanwhile: then [`start_in_line`](Self::start_in_line) comes later and finds it in line.
+    fn lines_up(&self) -> bool {
+        let before = &self.around.before;
+        let mut lines_up = false;
+        self.line.send_if_modified(|line| {
+            lines_up = before.are_there();
+            let is_new = lines_up && line.is_none();
+            if is_new {
+                *line = Some(waiting_for(&before.wait()));
+            }
+            is_new
         });
+        lines_up
     }
 
     /// The one that it waits for next.
     pub(crate) fn waits_behind(&self, what: &str) {
-        if let Some(turn) = &mut *lock(&self.turn) {
-            what.clone_into(&mut turn.what);
-        }
+        self.line.send_if_modified(|line| {
+            let wait = line.as_mut();
+            wait.map(|wait| what.clone_into(&mut wait.what)).is_some()
+        });
     }
 
     /// Whether it is still to start; somebody may have started or stopped it.
-    pub(crate) fn take_turn(&self) -> bool {
-        lock(&self.turn).take().is_some()
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.line.borrow().is_some()
+    }
+
+    fn leave_line(&self) {
+        self.line.send_replace(None);
     }
 
     /// Whether it could be started by these settings, before anything is stopped for it.
@@ -127,30 +156,57 @@ impl Program {
         self.around.look_up(spec)
     }
 
-    /// Starts all processes that are not there.
+    /// Starts all processes that are not there, or lines up where that may not be yet.
     ///
     /// # Errors
     ///
     /// When one can't be started; whether they come up shows later.
     pub(crate) async fn start(&self) -> Result<(), String> {
-        self.take_turn();
-        let _changing = self.changing.lock().await;
         if self.stopping.is_cancelled() {
             return Err(STOPPING.to_owned());
         }
+        if self.lines_up() {
+            return Ok(());
+        }
+        let _changing = self.changing.lock().await;
+        self.start_processes().await
+    }
+
+    /// Starts it in its turn, unless somebody has stopped it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub(crate) async fn start_in_line(&self) -> Result<(), String> {
+        let _changing = self.changing.lock().await;
+        if !self.is_in_line() {
+            return Ok(());
+        }
+        self.start_processes().await
+    }
+
+    async fn start_processes(&self) -> Result<(), String> {
+        if self.stopping.is_cancelled() {
+            return Err(STOPPING.to_owned());
+        }
+        let mut started = Ok(());
         for slot in self.slots() {
             let starts = slot.facts().starts;
             slot.tell(InstanceOrder::Start).await;
             let facts = slot.facts();
             if !facts.state.has_process() && facts.starts == starts && !facts.was_expected {
-                return Err(facts.last.unwrap_or_default());
+                started = Err(facts.last.unwrap_or_default());
+                break;
             }
         }
-        Ok(())
+        self.leave_line();
+        started
     }
 
     /// Waits until each process is up, or it is known that it will not be for now.
     pub(crate) async fn settled(&self) -> Result<(), String> {
+        // An error would say that the program is gone.
+        _ = self.line.subscribe().wait_for(Option::is_none).await;
         let mut settled = Ok(());
         for slot in self.slots() {
             settled = settled.and(slot.came_up().await);
@@ -161,7 +217,7 @@ impl Program {
     /// Stops all processes at once, and waits for their ends. `within` is the time for it, if that
     /// is less than the program's own.
     pub(crate) async fn stop(&self, within: Option<Duration>) {
-        self.take_turn();
+        self.leave_line();
         lock(&self.change).cancel();
         let _changing = self.changing.lock().await;
         self.tell_and_wait(&InstanceOrder::Stop(within)).await;
@@ -169,7 +225,7 @@ impl Program {
 
     /// The same for good.
     pub(crate) async fn remove(&self) {
-        self.take_turn();
+        self.leave_line();
         lock(&self.change).cancel();
         let _changing = self.changing.lock().await;
         self.tell_and_wait(&InstanceOrder::Remove).await;
@@ -219,13 +275,22 @@ impl Program {
         if self.stopping.is_cancelled() {
             return Err(STOPPING.to_owned());
         }
+        self.look_up(&to).map_err(|why| why.to_string())?;
+        if idle == Idle::Starts && self.lines_up() {
+            // None of its processes is there.
+            self.exchange(to, Idle::Stays).await?;
+            return self.settled().await;
+        }
+        self.exchange(to, idle).await
+    }
+
+    async fn exchange(&self, to: Arc<Spec>, idle: Idle) -> Result<(), String> {
         let Ok(_changing) = self.changing.try_lock() else {
             return Err("a restart is under way already".to_owned());
         };
         // A stop of the server ends what began before it.
         let change = self.stopping.child_token();
         *lock(&self.change) = change.clone();
-        self.look_up(&to).map_err(|why| why.to_string())?;
         let before = self.spec();
         let known = u32::try_from(self.slots().len()).unwrap_or(u32::MAX);
         let mut replaced = Vec::new();

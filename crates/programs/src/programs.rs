@@ -142,7 +142,7 @@ impl Programs {
         Ok(())
     }
 
-    /// All that are to start wait for this, until [`start_all`](Self::start_all).
+    /// All that are to start with the server wait for this, until [`start_all`](Self::start_all).
     pub(crate) fn line_up(&self, what: &str) {
         for program in self.all() {
             if program.spec().settings.autostart {
@@ -157,14 +157,14 @@ impl Programs {
         let last = groups.len().saturating_sub(1);
         for at in 0..groups.len() {
             let mut group = groups[at].clone();
-            group.retain(|program| program.take_turn());
+            group.retain(|program| program.is_in_line());
             for program in &group {
                 if self.0.stopping.is_cancelled() {
                     return Err(ProgramsError::Stopping);
                 }
                 self.watch(program);
                 program
-                    .start()
+                    .start_in_line()
                     .await
                     .map_err(|why| ProgramsError::NotStarted {
                         name: program.spec().name.clone(),

@@ -1,7 +1,7 @@
 //! The service `service`.
 
 use std::io::{self, PipeWriter};
-use std::os::fd::{IntoRawFd as _, OwnedFd};
+use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,14 +12,13 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_process::Credentials;
 use pronghorn_workers::Pools;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe::Receiver;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::all::AllPrograms;
+use crate::before::Before;
 use crate::channel::{Channel, record};
 use crate::files::{self, Writer};
 use crate::guard::Guard;
@@ -28,7 +27,7 @@ use crate::methods;
 use crate::metrics;
 use crate::notify;
 use crate::program::Idle;
-use crate::programs::{Programs, user};
+use crate::programs::{Programs, ProgramsError, user};
 use crate::settings::ProgramSettings;
 use crate::shown::reports;
 use crate::{ALL, LOG};
@@ -55,12 +54,9 @@ pub(crate) struct AtWork {
     /// Where relative paths begin.
     directory: PathBuf,
     pools: Pools,
-    /// Ready when the programs of the process before are gone.
-    before: Option<OwnedFd>,
-    /// Whether there is such a process.
-    follows: bool,
+    before: Before,
     starting: JoinSet<()>,
-    /// Closed when all programs are gone.
+    /// Closed when all programs are gone, and those of the process before.
     ended: Option<PipeWriter>,
 }
 
@@ -266,7 +262,10 @@ pub(crate) async fn start(
     let workers = context.workers.clone().expect("a service with workers");
     let pools = workers.pools.clone();
     let resources = workers.pools.resources();
+    let (reader, writer) = io::pipe()?;
+    let before = Before::new(channel, &context.sockets, &reader.into())?;
     let around = Surroundings {
+        before: before.clone(),
         spawner: resources.spawner.clone(),
         guard: Arc::new(Guard::new(resources.spawner.clone(), channel)),
         runtime: Handle::current(),
@@ -294,9 +293,6 @@ pub(crate) async fn start(
             program.look_up(&spec).map_err(refused)?;
         }
     }
-    let (reader, writer) = io::pipe()?;
-    let before = context.sockets.take(channel.ended()).pop();
-    context.sockets.offer(channel.ended(), &reader)?;
     if all.add(&programs) {
         methods::add(&context.rpc, all);
         let schema = include_str!("page.json");
@@ -323,9 +319,8 @@ pub(crate) async fn start(
     let ready = move || asked.ready().map_err(|why| NotReady(why.into()));
     // A server is not to be restarted for what it restarts itself.
     context.readiness.answer_apart(ready, || Ok(()));
-    let follows = context.sockets.has_predecessor();
-    if follows {
-        programs.line_up("the end of the process before and of its programs");
+    if before.are_there() {
+        programs.line_up(&before.wait());
     } else {
         programs.line_up("its turn");
         programs.start_all().await?;
@@ -337,39 +332,26 @@ pub(crate) async fn start(
         directory: context.directory().to_owned(),
         pools,
         before,
-        follows,
         starting: JoinSet::new(),
         ended: Some(writer),
     })
 }
 
-/// Returns when the programs of the process before are gone, or that process itself.
-async fn are_gone(before: OwnedFd) -> io::Result<()> {
-    let mut before = Receiver::from_owned_fd(before)?;
-    let mut nothing = [0; 16];
-    while before.read(&mut nothing).await? > 0 {}
-    Ok(())
-}
-
 impl Running for AtWork {
     /// No program runs twice: those of the process before end first.
     fn open(&mut self) -> Result<(), StartError> {
-        if !self.follows {
+        if !self.before.take_over() {
             return Ok(());
         }
-        let (before, programs) = (self.before.take(), self.programs.clone());
+        let (before, programs) = (self.before.clone(), self.programs.clone());
         let channel = self.channel;
         self.starting.spawn(async move {
-            if let Some(before) = before
-                && let Err(error) = are_gone(before).await
-            {
-                record!(
-                    channel,
-                    error,
-                    "cannot see the end of the programs before: {error}"
-                );
-            }
-            if let Err(error) = programs.start_all().await {
+            before.are_gone().await;
+            // One that can't be started is out of the line: the others go on.
+            while let Err(error) = programs.start_all().await {
+                if error == ProgramsError::Stopping {
+                    break;
+                }
                 record!(channel, error, "{error}");
             }
         });
@@ -400,19 +382,21 @@ impl Running for AtWork {
     fn stop(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
             self.starting.abort_all();
-            let left = self.programs.stop_all(deadline).await;
+            let left = match self.programs.stop_all(deadline).await {
+                0 => None,
+                1 => Some("1 process of a program".to_owned()),
+                left => Some(format!("{left} processes of programs")),
+            };
+            let theirs = self.before.are_gone_by(deadline).await.err();
             let ended = self.ended.take();
-            if left > 0
-                && let Some(ended) = ended
-            {
+            let Some(left) = left.or(theirs) else {
+                return Stopped::Clean;
+            };
+            if let Some(ended) = ended {
                 // The next process waits for those that are left, as long as this one is there.
                 _ = ended.into_raw_fd();
             }
-            match left {
-                0 => Stopped::Clean,
-                1 => Stopped::CutOff("1 process of a program".to_owned()),
-                left => Stopped::CutOff(format!("{left} processes of programs")),
-            }
+            Stopped::CutOff(left)
         })
     }
 }

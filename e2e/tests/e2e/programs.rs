@@ -1479,6 +1479,102 @@ fn a_program_that_is_restarted_during_an_upgrade_does_not_run_twice() {
     server.stop();
 }
 
+/// A program that takes its time for its end, and notes each start and each one beside another.
+fn slow(name: &str, seconds: u32, keys: &str) -> String {
+    format!(
+        "  {name}: {{command: sh -c 'mkdir {name}.only || echo twice >> wrong; \
+           trap \"sleep {seconds}; rmdir {name}.only; exit\" INT; echo x >> {name}.starts; \
+           while :; do sleep 0.02; done', start_time: 50ms{keys}}}\n"
+    )
+}
+
+/// Asks for an upgrade. Returns the number of the new process when its program waits for the old
+/// one's.
+fn begin_upgrade(server: &Server, name: &str, of: u32) -> u32 {
+    let known = server.serving();
+    rustix::process::set_child_subreaper(Pid::from_raw(1)).expect("Linux has it");
+    let pid = Pid::from_raw(of.cast_signed()).expect("a pid");
+    kill_process(pid, Signal::USR2).expect("it is there");
+    wait_for(&format!("{name} to wait for {of}"), || {
+        let found = processes(server, name);
+        let wait = found.first()?["waits_for"].as_str()?;
+        wait.contains("process before").then_some(())
+    });
+    let mut serving = server.serving();
+    serving.retain(|pid| !known.contains(pid));
+    assert_eq!(serving.len(), 1, "{serving:?} of {known:?}");
+    serving[0]
+}
+
+#[test]
+fn a_second_upgrade_waits_for_the_programs_of_the_first_process() {
+    let mut server = start(&slow("single", 3, ""));
+    let before = pids(&until(&server, "single", "running"));
+    let second = begin_upgrade(&server, "single", server.pid());
+    let third = begin_upgrade(&server, "single", second);
+    assert!(is_there(before[0]), "the test is too slow");
+    wait_for("the third process to be alone", || {
+        (server.serving() == [third]).then_some(())
+    });
+    server.follow_upgrade();
+    until(&server, "single", "running");
+    assert_eq!(
+        (lines(&server, "single.starts"), lines(&server, "wrong")),
+        (2, 0)
+    );
+    server.stop();
+}
+
+#[test]
+fn commands_reach_programs_that_wait_for_the_process_before() {
+    let rules = slow("again", 1, "") + &slow("begun", 1, "") + &slow("ended", 1, "");
+    let mut server = start(&(rules + &slow("late", 1, ", autostart: false")));
+    let names = ["again", "begun", "ended"];
+    let before = names.map(|name| pids(&until(&server, name, "running"))[0]);
+    begin_upgrade(&server, "again", server.pid());
+    let (old, waits) = (server.pid(), &processes(&server, "again")[0]);
+    let wait = format!("the end of the programs of the process before (pid {old})");
+    assert_eq!(
+        (&waits["state"], &waits["waits_for"]),
+        (&json!("starting"), &json!(wait))
+    );
+    let stopped = server.steer(&["programs", "stop", "ended"]);
+    assert!(
+        stopped.stderr.contains("ended is stopped\n"),
+        "{}",
+        stopped.stderr
+    );
+    assert_eq!(processes(&server, "ended")[0]["state"], "stopped");
+    assert!(before.into_iter().all(is_there), "the test is too slow");
+    for command in [["restart", "again"], ["start", "begun"], ["start", "late"]] {
+        let done = server.steer(&["programs", command[0], command[1]]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        until(&server, command[1], "running");
+    }
+    server.follow_upgrade();
+    let starts = ["again", "begun", "ended", "late"];
+    let starts = starts.map(|name| lines(&server, &format!("{name}.starts")));
+    assert_eq!((starts, lines(&server, "wrong")), ([2, 2, 1, 1], 0));
+    assert_eq!(processes(&server, "ended")[0]["state"], "stopped");
+    server.stop();
+}
+
+#[test]
+fn a_stop_after_an_upgrade_waits_for_the_programs_of_the_process_before() {
+    let mut server = start(&slow("single", 1, ""));
+    let before = pids(&until(&server, "single", "running"));
+    begin_upgrade(&server, "single", server.pid());
+    let stopped = server.steer(&["stop"]);
+    assert!(!is_there(before[0]), "{}", stopped.stderr);
+    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    server.logged(&[
+        "INFO",
+        "the stop waits for the programs of the process before",
+    ]);
+    assert_eq!(server.wait().code, Some(0));
+    assert_eq!(lines(&server, "single.starts"), 1);
+}
+
 #[test]
 fn programs_end_when_their_server_is_killed() {
     let server = start(
