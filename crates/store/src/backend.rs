@@ -217,6 +217,42 @@ fn end_of_data(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
+/// The header of the file as it was at its last sync. The engine's commits write pages that were
+/// free, and count from their header on: with the one before, a commit that was refused is none.
+///
+/// A sync that fails leaves its commit with the system. It would be there when the file is opened
+/// again, and the system may have given up writing its pages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastHeader(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl LastHeader {
+    /// Keeps what a write to the beginning of the file replaces.
+    fn keep(&self, inner: &impl StorageBackend, length: usize) -> io::Result<()> {
+        let mut header = lock(&self.0);
+        if header.is_none() && inner.len()? >= length as u64 {
+            let mut before = vec![0; length];
+            inner.read(0, &mut before)?;
+            *header = Some(before);
+        }
+        Ok(())
+    }
+
+    fn is_synced(&self) {
+        *lock(&self.0) = None;
+    }
+
+    /// Puts it back after a failure. Where that fails, too, it is done before the file is opened
+    /// again.
+    pub(crate) fn put_back(&self, inner: &impl StorageBackend) -> io::Result<()> {
+        let mut header = lock(&self.0);
+        if let Some(before) = &*header {
+            inner.write(0, before)?;
+            *header = None;
+        }
+        Ok(())
+    }
+}
+
 /// The layer between the engine and its file.
 #[derive(Debug)]
 pub(crate) struct Backend<B> {
@@ -226,18 +262,27 @@ pub(crate) struct Backend<B> {
 
 #[derive(Debug)]
 enum Over {
-    Room(Arc<Room>),
+    Room(Arc<Room>, LastHeader),
     Memory(Mutex<Overlay>),
 }
 
 impl<B> Backend<B> {
-    pub(crate) const fn with_room(inner: B, room: Arc<Room>) -> Self {
-        let over = Over::Room(room);
+    pub(crate) const fn with_room(inner: B, room: Arc<Room>, header: LastHeader) -> Self {
+        let over = Over::Room(room, header);
         Self { inner, over }
     }
 }
 
 impl<B: StorageBackend> Backend<B> {
+    /// A change of the file: what was written since the last sync is taken back when it fails.
+    fn change(&self, header: &LastHeader, step: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let done = step();
+        if done.is_err() {
+            _ = header.put_back(&self.inner); // before the file is opened again
+        }
+        done
+    }
+
     /// To read what is there, although nothing can be written: the engine's own notes, such as
     /// those of a repair, stay in memory.
     pub(crate) fn with_memory(inner: B) -> io::Result<Self> {
@@ -340,14 +385,14 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::o
 impl<B: StorageBackend> StorageBackend for Backend<B> {
     fn len(&self) -> io::Result<u64> {
         match &self.over {
-            Over::Room(_) => self.inner.len(),
+            Over::Room(..) => self.inner.len(),
             Over::Memory(overlay) => Ok(lock(overlay).length),
         }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.over {
-            Over::Room(room) => {
+            Over::Room(room, _) => {
                 room.has_read(out.len());
                 self.inner.read(offset, out)
             }
@@ -357,8 +402,8 @@ impl<B: StorageBackend> StorageBackend for Backend<B> {
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         match &self.over {
-            Over::Room(room) => {
-                room.with_spare(|| self.inner.set_len(length))?;
+            Over::Room(room, header) => {
+                self.change(header, || room.with_spare(|| self.inner.set_len(length)))?;
                 room.set_length(length);
             }
             Over::Memory(overlay) => lock(overlay).set_length(length),
@@ -368,15 +413,24 @@ impl<B: StorageBackend> StorageBackend for Backend<B> {
 
     fn sync_data(&self) -> io::Result<()> {
         match &self.over {
-            Over::Room(_) => self.inner.sync_data(),
+            Over::Room(_, header) => {
+                self.change(header, || self.inner.sync_data())?;
+                header.is_synced();
+                Ok(())
+            }
             Over::Memory(_) => Ok(()),
         }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         match &self.over {
-            Over::Room(room) => {
-                room.with_spare(|| self.inner.write(offset, data))?;
+            Over::Room(room, header) => {
+                self.change(header, || {
+                    if offset == 0 {
+                        header.keep(&self.inner, data.len())?;
+                    }
+                    room.with_spare(|| self.inner.write(offset, data))
+                })?;
                 room.wrote(offset, data.len());
                 Ok(())
             }

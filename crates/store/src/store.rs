@@ -13,7 +13,7 @@ use redb::Database;
 use redb::backends::FileBackend;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::backend::{Backend, Room};
+use crate::backend::{Backend, LastHeader, Room};
 use crate::elsewhere;
 use crate::engine::{self, CACHE, Engine, Operation, PROBE, Volume};
 use crate::error::{OpenError, StoreError};
@@ -147,6 +147,7 @@ impl Store {
         let volume = Box::new(InDirectory {
             file: path.clone(),
             new: folder::file(directory, "new"),
+            header: LastHeader::default(),
         });
         let engine = Engine::open(path, volume, limit)?;
         let keeper = Keeper::Here(engine, Some(lock));
@@ -309,10 +310,12 @@ fn create(directory: &Path, path: &Path) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// The file of a store, and the name of a new one beside it.
+/// The file of a store, the name of a new one beside it, and the header to which it may have to go
+/// back.
 struct InDirectory {
     file: PathBuf,
     new: PathBuf,
+    header: LastHeader,
 }
 
 impl InDirectory {
@@ -331,7 +334,9 @@ impl Volume for InDirectory {
     fn open(&self) -> Result<(Database, Arc<Room>), redb::Error> {
         let file = self.open_file()?;
         let room = Room::of(&file, self.file.parent().unwrap_or(&self.file))?;
-        let backend = Backend::with_room(FileBackend::new(file)?, room.clone());
+        let file = FileBackend::new(file)?;
+        self.header.put_back(&file)?;
+        let backend = Backend::with_room(file, room.clone(), self.header.clone());
         Ok((builder().create_with_backend(backend)?, room))
     }
 

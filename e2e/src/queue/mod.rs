@@ -423,7 +423,8 @@ impl Run {
     /// Until the store works again, as a push shows.
     fn break_disk(&self, site: &Site, random: &mut Random) {
         let error = ERRORS_OF_DISKS[usize::from(random.below(2) == 0)];
-        site.replace(DISK, &error.raw_os_error().to_string());
+        let only_syncs = if random.below(2) == 0 { "-" } else { "" };
+        site.replace(DISK, &format!("{only_syncs}{}", error.raw_os_error()));
         thread::sleep(Duration::from_millis(100 + random.below(900)));
         site.replace(DISK, "0");
         let mut client = Client::new(&self.address);
@@ -442,7 +443,7 @@ impl Run {
             };
             let sent = self.now();
             let said = client.call("jobs.Push", &json!({"job": message}));
-            let pushed = outcome(&said, &id);
+            let pushed = alone(outcome(&said, &id), &said);
             let is_kept = pushed == Pushed::Kept;
             self.note(Event::Push(job, self.since(sent), pushed));
             is_kept.then_some(())
@@ -577,7 +578,7 @@ fn push(run: &Run, client: &mut Client, id: &str, pipeline: &str, random: &mut R
     let sent = run.now();
     let said = client.call("jobs.Push", &json!({"job": message}));
     let span = run.since(sent);
-    let pushed = outcome(&said, id);
+    let pushed = alone(outcome(&said, id), &said);
     let mut ids = lock(&run.ids);
     ids.push(id.to_owned());
     if ids.len() > 20 {
@@ -615,7 +616,7 @@ fn push_batch(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
     run.note(Event::Push(last, span, outcome(&said, id)));
 }
 
-fn outcome(said: &io::Result<Result<Value, String>>, id: &str) -> Pushed {
+fn outcome(said: &Said, id: &str) -> Pushed {
     match said {
         Ok(Ok(answer)) => match answer["duplicates"][id].as_str() {
             Some(of) => Pushed::Duplicate(of.to_owned()),
@@ -627,6 +628,18 @@ fn outcome(said: &io::Result<Result<Value, String>>, id: &str) -> Pushed {
         Ok(Err(_)) | Err(_) => Pushed::Unknown,
     }
 }
+
+/// A job that is pushed alone is not kept where the store says that it can't be written. Those of a
+/// batch before it may be.
+fn alone(pushed: Pushed, said: &Said) -> Pushed {
+    match said {
+        Ok(Err(why)) if why.contains("the store can't be written") => Pushed::Refused,
+        _ => pushed,
+    }
+}
+
+/// The answer to a call.
+type Said = io::Result<Result<Value, String>>;
 
 fn operate(run: &Run, plan: Plan, mut random: Random) {
     let mut client = Client::new(&run.address);
