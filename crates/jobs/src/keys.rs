@@ -8,6 +8,7 @@ use std::time::Duration;
 use pronghorn_base::{lock, now_ms};
 use pronghorn_queue::Job;
 use pronghorn_queue::options::{JobOptions, Unique};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +57,8 @@ pub(crate) struct Keys(Arc<Mutex<State>>);
 pub(crate) enum NotTaken {
     /// The job of this ID has it.
     By(String),
+    /// The job of this ID has it while its push is under way, which may fail.
+    Pending(String),
     /// There are too many.
     Full,
 }
@@ -76,6 +79,8 @@ struct State {
     restoring: usize,
     /// Jobs that have let go of their keys since the first of these began.
     let_go: HashSet<String>,
+    /// A push with a key has come to its end.
+    answered: Arc<Notify>,
 }
 
 /// Cancelled jobs that are between their pipelines and a worker.
@@ -188,18 +193,40 @@ struct Held {
     /// The job has ended.
     is_done: bool,
     while_queued: bool,
+    /// The push of the job is under way.
+    is_pending: bool,
     /// Of the job, in milliseconds since 1970: it does not begin any more, wherever it is.
     expires_at: Option<u64>,
 }
 
 impl Keys {
-    /// Takes a key for a job, at this time in milliseconds since 1970.
+    /// Takes a key for a job whose push begins, at this time in milliseconds since 1970. Its end
+    /// has to be [told](Self::answered).
     ///
     /// # Errors
     ///
     /// When another job has it, or too many keys are held.
     pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
-        lock(&self.0).take(unique, id, now_ms, has_room)
+        let mut state = lock(&self.0);
+        state.take(unique, id, now_ms, has_room)?;
+        if let Some(held) = state.unique.get_mut(&*unique.key) {
+            held.is_pending = true;
+        }
+        Ok(())
+    }
+
+    /// The push of a job with a key has come to its end: the job is there, or may be.
+    pub(crate) fn answered(&self, key: &str, id: &str) {
+        let mut state = lock(&self.0);
+        if let Some(held) = state.unique.get_mut(key).filter(|held| held.id == id) {
+            held.is_pending = false;
+        }
+        state.answered.notify_waiters();
+    }
+
+    /// What hears of the end of each push with a key.
+    pub(crate) fn answers(&self) -> Arc<Notify> {
+        lock(&self.0).answered.clone()
     }
 
     /// For who is about to look through the store.
@@ -240,7 +267,9 @@ impl Keys {
 
     /// The push of a job has failed.
     pub(crate) fn give_back(&self, key: &str, id: &str) {
-        lock(&self.0).remove(key, |held| held.id == id);
+        let mut state = lock(&self.0);
+        state.remove(key, |held| held.id == id);
+        state.answered.notify_waiters();
     }
 
     /// A job with this key is given to a worker.
@@ -425,7 +454,12 @@ impl State {
         self.forget_ended(now);
         if let Some(held) = self.unique.get(&*unique.key) {
             if !held.is_left(now_ms, |id| self.runs(pipeline_of(&unique.key), id)) {
-                return Err(NotTaken::By(held.id.clone()));
+                let id = held.id.clone();
+                return Err(if held.is_pending {
+                    NotTaken::Pending(id)
+                } else {
+                    NotTaken::By(id)
+                });
             }
             self.remove(&unique.key, |_| true);
         }
@@ -441,6 +475,7 @@ impl State {
             is_period: unique.period.is_some(),
             is_done: false,
             while_queued: unique.while_queued,
+            is_pending: false,
             expires_at: unique.expires_at,
         };
         let key: Arc<str> = unique.key.as_str().into();
@@ -502,6 +537,12 @@ mod tests {
         }
     }
 
+    fn take(keys: &Keys, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
+        keys.take(unique, id, now_ms)?;
+        keys.answered(&unique.key, id);
+        Ok(())
+    }
+
     fn by(id: &str) -> Result<(), NotTaken> {
         Err(NotTaken::By(id.to_owned()))
     }
@@ -515,25 +556,25 @@ mod tests {
         };
         let most = MOST / 10 * 9;
         for number in 0..most {
-            assert_eq!(keys.take(&unique(number), "a", 0), Ok(()));
+            assert_eq!(take(&keys, &unique(number), "a", 0), Ok(()));
         }
-        assert_eq!(keys.take(&unique(most - 1), "b", 0), by("a"));
-        assert_eq!(keys.take(&unique(most), "b", 0), Err(NotTaken::Full));
+        assert_eq!(take(&keys, &unique(most - 1), "b", 0), by("a"));
+        assert_eq!(take(&keys, &unique(most), "b", 0), Err(NotTaken::Full));
         keys.ended("0", "a");
-        assert_eq!(keys.take(&unique(most), "b", 0), Ok(()));
+        assert_eq!(take(&keys, &unique(most), "b", 0), Ok(()));
         // Another pipeline has room.
         let of_another = |number| in_pipeline("other", unique(number));
         for number in 0..1000 {
-            assert_eq!(keys.take(&of_another(number), "a", 0), Ok(()));
+            assert_eq!(take(&keys, &of_another(number), "a", 0), Ok(()));
         }
         // Jobs that wait in the store have their keys, whatever the others have.
         for number in most + 1..=MOST {
             keys.restoring().take(&unique(number), "a", 0);
         }
         assert_eq!(lock(&keys.0).unique.len(), MOST + 1000);
-        assert_eq!(keys.take(&of_another(1000), "a", 0), Err(NotTaken::Full));
+        assert_eq!(take(&keys, &of_another(1000), "a", 0), Err(NotTaken::Full));
         tokio::time::advance(LONGEST).await;
-        assert_eq!(keys.take(&unique(1), "c", 0), Ok(()));
+        assert_eq!(take(&keys, &unique(1), "c", 0), Ok(()));
         let state = lock(&keys.0);
         assert_eq!((state.unique.len(), state.ends.len()), (1, 1));
         assert_eq!(state.shares, HashMap::from([(String::new(), 1)]));
@@ -543,24 +584,24 @@ mod tests {
     async fn a_key_is_held_until_its_job_is_done() {
         let keys = Keys::default();
         let until_done = unique(None, false);
-        assert_eq!(keys.take(&until_done, "a", 0), Ok(()));
-        assert_eq!(keys.take(&until_done, "b", 0), by("a"));
+        assert_eq!(take(&keys, &until_done, "a", 0), Ok(()));
+        assert_eq!(take(&keys, &until_done, "b", 0), by("a"));
         keys.begun("k", "a");
         keys.ended("k", "b");
-        assert_eq!(keys.take(&until_done, "b", 0), by("a"));
+        assert_eq!(take(&keys, &until_done, "b", 0), by("a"));
         assert!(!keys.has_ended("k", "a"));
         keys.ended("k", "a");
-        assert_eq!(keys.take(&unique(None, true), "b", 0), Ok(()));
+        assert_eq!(take(&keys, &unique(None, true), "b", 0), Ok(()));
         keys.begun("k", "b");
-        assert_eq!(keys.take(&unique(Some(5), false), "c", 0), Ok(()));
+        assert_eq!(take(&keys, &unique(Some(5), false), "c", 0), Ok(()));
         assert!(!keys.has_ended("k", "c"));
         keys.ended("k", "c");
         assert!(keys.has_ended("k", "c"), "though its key counts");
-        assert_eq!(keys.take(&until_done, "d", 0), by("c"));
+        assert_eq!(take(&keys, &until_done, "d", 0), by("c"));
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(keys.take(&until_done, "d", 0), Ok(()));
+        assert_eq!(take(&keys, &until_done, "d", 0), Ok(()));
         keys.give_back("k", "d");
-        assert_eq!(keys.take(&until_done, "e", 0), Ok(()));
+        assert_eq!(take(&keys, &until_done, "e", 0), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -568,7 +609,7 @@ mod tests {
         let keys = Keys::default();
         let (until_done, queued) = (unique(None, false), unique(None, true));
         for (unique, id) in [(&until_done, "a"), (&queued, "b")] {
-            assert_eq!(keys.take(unique, id, 0), Ok(()));
+            assert_eq!(take(&keys, unique, id, 0), Ok(()));
             let restoring = keys.restoring();
             keys.begun("k", id);
             if id == "a" {
@@ -595,25 +636,25 @@ mod tests {
             expires_at: Some(at),
             ..unique(None, false)
         };
-        assert_eq!(keys.take(&expires(100), "a", 0), Ok(()));
-        assert_eq!(keys.take(&expires(200), "b", 99), by("a"));
-        assert_eq!(keys.take(&expires(200), "b", 100), Ok(()));
+        assert_eq!(take(&keys, &expires(100), "a", 0), Ok(()));
+        assert_eq!(take(&keys, &expires(200), "b", 99), by("a"));
+        assert_eq!(take(&keys, &expires(200), "b", 100), Ok(()));
         keys.ended("k", "a");
         let job = Arc::new(Job {
             id: "b".to_owned(),
             ..Job::default()
         });
         assert!(keys.run(&job, "").is_some());
-        assert_eq!(keys.take(&expires(900), "c", 300), by("b"));
+        assert_eq!(take(&keys, &expires(900), "c", 300), by("b"));
         keys.ran(&job);
-        assert_eq!(keys.take(&expires(900), "c", 300), Ok(()));
+        assert_eq!(take(&keys, &expires(900), "c", 300), Ok(()));
         keys.ended("k", "c");
         let period = Unique {
             period: Some(Duration::from_secs(5)),
             ..expires(100)
         };
-        assert_eq!(keys.take(&period, "d", 0), Ok(()));
-        assert_eq!(keys.take(&period, "e", 100), by("d"));
+        assert_eq!(take(&keys, &period, "d", 0), Ok(()));
+        assert_eq!(take(&keys, &period, "e", 100), by("d"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -660,11 +701,11 @@ mod tests {
         for period in [None, Some(60)] {
             let keys = Keys::default();
             let unique = in_pipeline("p", unique(period, false));
-            assert_eq!(keys.take(&unique, "a", 0), Ok(()));
+            assert_eq!(take(&keys, &unique, "a", 0), Ok(()));
             keys.run(&job, "p").expect("it is not cancelled");
-            assert_eq!(keys.take(&unique, "b", 0), by("a"));
+            assert_eq!(take(&keys, &unique, "b", 0), by("a"));
             assert!(keys.cancel_running(None, "a"));
-            let taken = keys.take(&unique, "b", 0);
+            let taken = take(&keys, &unique, "b", 0);
             assert_eq!(taken.is_ok(), period.is_none(), "a period stays");
             // The worker has ended it: the next job keeps its key.
             keys.ended(&unique.key, "a");

@@ -1,13 +1,14 @@
 //! Which jobs are let in: their options, their keys, and the pipelines that they are for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 
 use pronghorn_base::now_ms;
 use pronghorn_queue::options::{self, Unique};
 use pronghorn_queue::{DriverError, Job};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::PipelineError;
 use super::pipeline::Pipeline;
@@ -20,6 +21,69 @@ use crate::results::Results;
 
 /// IDs of jobs that were not kept, and of those that have their keys.
 pub(crate) type Duplicates = BTreeMap<String, String>;
+
+/// The keys that the jobs of a push have taken, with the IDs of these. While the push is under way,
+/// others with the same keys wait for its end: their jobs are no duplicates of one that is not
+/// kept.
+struct TakenKeys {
+    keys: Keys,
+    taken: Vec<(String, String)>,
+}
+
+impl TakenKeys {
+    fn new(keys: Keys) -> Self {
+        let taken = Vec::new();
+        Self { keys, taken }
+    }
+
+    /// Takes one more, or returns the job that has it.
+    async fn take(
+        &mut self,
+        unique: Unique,
+        id: &str,
+        until: Instant,
+        pipeline: &Pipeline,
+    ) -> Result<Option<String>, PipelineError> {
+        loop {
+            let answers = self.keys.answers();
+            let mut answered = pin!(answers.notified());
+            answered.as_mut().enable();
+            match self.keys.take(&unique, id, now_ms()) {
+                Ok(()) => {
+                    self.taken.push((unique.key, id.to_owned()));
+                    return Ok(None);
+                }
+                Err(NotTaken::By(other)) => return Ok(Some(other)),
+                // Of the same push.
+                Err(NotTaken::Pending(other)) if self.has(&unique.key) => return Ok(Some(other)),
+                Err(NotTaken::Pending(_)) => {
+                    let in_time = timeout_at(until, answered).await;
+                    in_time.map_err(|_| pipeline.late())?;
+                }
+                Err(NotTaken::Full) => return Err(PipelineError::TooManyKeys),
+            }
+        }
+    }
+
+    /// Keys are taken in their order.
+    fn has(&self, key: &str) -> bool {
+        self.taken.last().is_some_and(|(last, _)| last == key)
+    }
+
+    fn give_back(&mut self) {
+        for (key, id) in self.taken.drain(..) {
+            self.keys.give_back(&key, &id);
+        }
+    }
+}
+
+impl Drop for TakenKeys {
+    fn drop(&mut self) {
+        for (key, id) in &self.taken {
+            self.keys.answered(key, id);
+        }
+    }
+}
 
 /// Lets jobs into pipelines. Clones are the same one.
 #[derive(Clone)]
@@ -80,15 +144,14 @@ impl Admission {
         }
         let mut duplicates = Duplicates::new();
         for (pipeline, jobs, keys) in parts {
-            let mut held = Vec::new();
-            let pushed = match self.hold(jobs, keys, &mut duplicates, &mut held) {
+            let mut taken = TakenKeys::new(self.0.keys.clone());
+            let held = self.hold(&pipeline, jobs, keys, &mut duplicates, &mut taken);
+            let pushed = match held.await {
                 Ok(jobs) => self.push_to(&pipeline, jobs).await,
                 Err(error) => Err(error),
             };
             if pushed.is_err() {
-                for (key, id) in &held {
-                    self.0.keys.give_back(key, id);
-                }
+                taken.give_back();
             }
             pushed?;
         }
@@ -131,34 +194,32 @@ impl Admission {
         }
     }
 
-    /// Takes the keys of jobs, and notes which it has `held`. Leaves out jobs whose key another one
-    /// has.
-    fn hold(
+    /// Takes the keys of jobs. Leaves out jobs whose key another one has.
+    async fn hold(
         &self,
-        jobs: Vec<Job>,
-        keys: Vec<(usize, Unique)>,
+        pipeline: &Pipeline,
+        mut jobs: Vec<Job>,
+        mut keys: Vec<(usize, Unique)>,
         duplicates: &mut Duplicates,
-        held: &mut Vec<(String, String)>,
+        taken: &mut TakenKeys,
     ) -> Result<Vec<Job>, PipelineError> {
         if keys.is_empty() {
             return Ok(jobs);
         }
-        let mut keys = keys.into_iter().peekable();
-        let mut kept = Vec::with_capacity(jobs.len());
-        for (at, job) in jobs.into_iter().enumerate() {
-            if let Some((_, unique)) = keys.next_if(|(of, _)| *of == at) {
-                match self.0.keys.take(&unique, &job.id, now_ms()) {
-                    Ok(()) => held.push((unique.key, job.id.clone())),
-                    Err(NotTaken::By(other)) => {
-                        duplicates.insert(job.id, other);
-                        continue;
-                    }
-                    Err(NotTaken::Full) => return Err(PipelineError::TooManyKeys),
-                }
+        // In one order, so that no two pushes wait for each other.
+        keys.sort_by(|(_, one), (_, other)| one.key.cmp(&other.key));
+        let until = Instant::now() + self.0.registry.patience();
+        let mut left_out = BTreeSet::new();
+        for (at, unique) in keys {
+            let id = &jobs[at].id;
+            if let Some(other) = taken.take(unique, id, until, pipeline).await? {
+                duplicates.insert(id.clone(), other);
+                left_out.insert(at);
             }
-            kept.push(job);
         }
-        Ok(kept)
+        let mut at = 0..;
+        jobs.retain(|_| at.next().is_none_or(|at| !left_out.contains(&at)));
+        Ok(jobs)
     }
 
     async fn push_to(&self, pipeline: &Pipeline, jobs: Vec<Job>) -> Result<(), PipelineError> {

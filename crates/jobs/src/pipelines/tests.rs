@@ -1,10 +1,11 @@
 //! Pipelines of every driver in this build, whose brokers are nowhere.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::task::Poll;
 
 use pronghorn_metrics::Registry;
-use pronghorn_queue::options;
+use pronghorn_queue::options::{self, Unique};
 use pronghorn_testkit::Directory;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -345,6 +346,48 @@ async fn a_key_of_a_job_that_the_process_before_runs_counts_as_soon_as_its_pipel
     let after = Scene::over(new, "embedded").await;
     let duplicates = push(&after, "another").await;
     assert_eq!(duplicates.get("another").map(String::as_str), Some("other"));
+}
+
+/// Asks once: with a paused clock, whoever waits has soon waited for too long.
+async fn is_pending(work: &mut (impl Future + Unpin)) -> bool {
+    std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *work).poll(context).is_pending()))
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_no_duplicate_of_one_that_is_not_kept_in_the_end() {
+    let scene = Scene::new().await;
+    let (admission, keys) = (scene.pipelines.admission(), &scene.pipelines.0.keys);
+    let key = scoped("p", "k");
+    let unique = Unique {
+        key: key.clone(),
+        period: None,
+        while_queued: false,
+        expires_at: None,
+    };
+    let push = |id: &str| Box::pin(admission.push(vec![("p".to_owned(), job(id, true))]));
+    keys.take(&unique, "refused", 0).unwrap();
+    let mut waits = push("kept");
+    assert!(is_pending(&mut waits).await);
+    keys.give_back(&key, "refused");
+    assert_eq!(waits.await.unwrap(), Duplicates::new());
+    assert_eq!(scene.ids().await, ["kept"]);
+
+    forget(&scene.pipelines.registry().get("p").unwrap(), "kept").await;
+    keys.give_back(&key, "kept");
+    keys.take(&unique, "there", 0).unwrap();
+    let mut waits = push("another");
+    assert!(is_pending(&mut waits).await);
+    keys.answered(&key, "there");
+    assert_eq!(waits.await.unwrap()["another"], "there");
+
+    // Two of a push do not wait for each other, and nobody waits for ever.
+    keys.give_back(&key, "there");
+    let both = ["one", "two"].map(|id| ("p".to_owned(), job(id, true)));
+    assert_eq!(admission.push(both.into()).await.unwrap()["two"], "one");
+    keys.give_back(&key, "one");
+    keys.take(&unique, "late", 0).unwrap();
+    push("another").await.unwrap_err();
 }
 
 /// It is written after the job has ended, by a process that does not know of that.
