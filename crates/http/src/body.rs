@@ -17,7 +17,7 @@ use pronghorn_form::{
 use pronghorn_pool::{
     Body as CallBody, BodyStream, Spool, SpoolClient, SpoolError, SpoolFile, Unencodable,
 };
-use pronghorn_serve::{BodyError, Charge, Exchange, PeerAddress, Request};
+use pronghorn_serve::{BodyError, Charge, Exchange, PeerAddress, Request, UNCOUNTED};
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
 
@@ -236,6 +236,28 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// Writes a piece to a file: with others, as long as there is memory for them. `beside` is in
+    /// memory, too.
+    async fn store(
+        &mut self,
+        file: &mut SpoolWriter,
+        piece: &[u8],
+        beside: usize,
+    ) -> Result<(), NotTaken> {
+        file.buffer.extend_from_slice(piece);
+        self.holds(beside + file.buffer.capacity());
+        let has_room = self.held.has_room();
+        let most = if has_room { SPOOL_WRITE } else { UNCOUNTED };
+        if file.buffer.len() >= most {
+            file.flush().await?;
+            if !has_room {
+                file.buffer = Vec::new();
+            }
+            self.holds(beside + file.buffer.capacity());
+        }
+        Ok(())
+    }
+
     /// So much of it is in memory.
     fn holds(&mut self, bytes: usize) {
         if self.held.is_none() && bytes > self.exchange.uncounted() {
@@ -253,6 +275,7 @@ impl Source<'_> {
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, NotTaken> {
+        self.held.fits().await;
         let Some(piece) = self.exchange.body().await? else {
             return Ok(None);
         };
@@ -304,11 +327,12 @@ async fn spooled_body(
 ) -> Result<RequestBody, NotTaken> {
     let client = source.client();
     let mut file = SpoolWriter::create(&settings.spool, "body", client).await?;
-    file.write(&begun).await?;
-    drop(begun);
+    file.buffer = begun.into();
+    file.flush().await?;
+    file.buffer = Vec::new();
     source.holds(0);
     while let Some(piece) = source.next().await? {
-        file.write(&piece).await?;
+        source.store(&mut file, &piece, 0).await?;
     }
     Ok(RequestBody::Spooled(Arc::new(file.finish().await?)))
 }
@@ -359,7 +383,7 @@ async fn form_body(
                         value.extend_from_slice(data);
                         held += data.len();
                     }
-                    Some(Open::File(_, file)) => file.write(data).await?,
+                    Some(Open::File(_, file)) => source.store(file, data, held).await?,
                     Some(Open::Dropped(..)) | None => {}
                 },
                 Event::PartEnd => {
@@ -370,7 +394,11 @@ async fn form_body(
                 Event::End => {}
             }
         }
-        source.holds(held);
+        let waiting = match &open {
+            Some(Open::File(_, file)) => file.buffer.capacity(),
+            Some(Open::Field(..) | Open::Dropped(..)) | None => 0,
+        };
+        source.holds(held + waiting);
     }
     parser.finish().map_err(malformed)?;
     Ok(RequestBody::Form {
@@ -439,6 +467,7 @@ impl BodySettings {
 struct SpoolWriter {
     /// Away while a piece is written.
     file: Option<SpoolFile>,
+    /// What is written next.
     buffer: Vec<u8>,
 }
 
@@ -455,15 +484,6 @@ impl SpoolWriter {
             file: Some(file),
             buffer: Vec::new(),
         })
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), NotTaken> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= SPOOL_WRITE {
-            self.flush().await
-        } else {
-            Ok(())
-        }
     }
 
     async fn flush(&mut self) -> Result<(), NotTaken> {

@@ -13,6 +13,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use pronghorn_base::{Cut, LogThrottle, heaviest, lock};
 use pronghorn_metrics::{Counter, Registry};
@@ -152,8 +153,8 @@ impl ClientMemory {
     }
 
     /// From here on nothing begins that can be done without.
-    fn tight(&self) -> usize {
-        self.most / 4 * 3
+    pub(crate) fn is_tight(&self) -> bool {
+        self.held() >= self.most / 4 * 3
     }
 
     fn of_household(&self, household: Household) -> usize {
@@ -232,7 +233,7 @@ impl Account {
     pub(crate) fn has_room(&self) -> bool {
         let all = &self.all;
         let held = all.held();
-        if held >= all.tight() || self.held() >= all.most / OF_A_CONNECTION {
+        if all.is_tight() || self.held() >= all.most / OF_A_CONNECTION {
             return false;
         }
         match self.household {
@@ -367,6 +368,24 @@ impl Charge {
     /// Whether nothing is counted here, and never will be.
     pub fn is_none(&self) -> bool {
         self.account.is_none()
+    }
+
+    /// Waits, before more is read, while clients hold more than they may: those that have to go
+    /// give up theirs first.
+    pub async fn fits(&self) {
+        /// Then it goes on: whoever has to go is at work elsewhere.
+        const TURNS: usize = 1000;
+        const TURN: Duration = Duration::from_millis(1);
+        let Some(account) = &self.account else {
+            return;
+        };
+        let all = &account.all;
+        for _ in 0..TURNS {
+            if all.held() <= all.most || account.cut.is_cut() {
+                return;
+            }
+            tokio::time::sleep(TURN).await;
+        }
     }
 
     /// Whether more may be held that could be done without.

@@ -342,6 +342,11 @@ impl Entered {
         })
     }
 
+    /// Whether what is only faster is left undone.
+    pub(crate) fn is_memory_tight(&self) -> bool {
+        self.service.memory.is_tight()
+    }
+
     /// Counts what a connection keeps, where it is more than an ordinary one does.
     pub(crate) fn keeps(&self, peer: &Peer, what: ClientBytes, bytes: usize) {
         if bytes > UNCOUNTED || self.account.get().is_some() {

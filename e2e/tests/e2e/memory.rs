@@ -448,6 +448,49 @@ fn beyond_the_memory_for_clients_the_greediest_connection_goes() {
     server.stop();
 }
 
+#[test]
+fn bodies_on_their_way_to_files_count() {
+    const CLIENTS: usize = 800;
+    const MOST: u64 = 16 << 10;
+    let metrics = free_address();
+    let site = site("app.php", "", "  client_memory: 16MB\n");
+    let config = format!(
+        "{}metrics: {{address: '{metrics}'}}\n",
+        site.read(".rr.yaml")
+    );
+    site.write(".rr.yaml", &config);
+    let server = Server::start(site);
+    let before = server.resident_memory();
+    let form = "Content-Type: multipart/form-data; boundary=b";
+    let file = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n";
+    // All but the last piece that would be written.
+    let body = "x".repeat(255_000);
+    let open = |number: usize| {
+        let mut connection = server.connect();
+        let (kind, begin) = if number.is_multiple_of(2) {
+            (form, file)
+        } else {
+            ("X-A: b", "")
+        };
+        let head =
+            format!("POST /body HTTP/1.1\r\nHost: a\r\n{kind}\r\nContent-Length: 1000000\r\n\r\n");
+        // Some are closed.
+        connection.send([&head, begin, &body].concat());
+        connection
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(open).collect();
+    let held = || figure(metrics, "pronghorn_http_client_memory_bytes ");
+    wait_for("those that hold too much to go", || {
+        (held() < 16.0 * 1024.0 * 1024.0).then_some(())
+    });
+    let grown = grown(&server, before);
+    // Each also has 16 KB that do not count, and what a connection takes.
+    assert!(grown < 2 * MOST + 32 * CLIENTS as u64, "{grown} KB more");
+    assert_eq!(status(server.address(), "/"), 200);
+    drop(clients);
+    server.stop();
+}
+
 /// Requests whose bodies do not come, more than there are places.
 fn half_bodies(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let open = |_| {

@@ -470,7 +470,7 @@ impl Http1 {
             if self.stream.poll_read_ready(cx)?.is_pending() {
                 return Poll::Pending;
             }
-            if self.machine.announced() > LONG_BODY {
+            if self.machine.announced() > LONG_BODY && !self.entered.is_memory_tight() {
                 self.input.reserve(BODY_READ);
             } else {
                 if self.input.is_empty() {
