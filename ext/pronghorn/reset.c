@@ -273,7 +273,7 @@ static void restore_settings(void)
 enum {
 	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, TITLE,
 	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, TEXT_FOLDER, PG_CONNECT, OPENDIR, DIR_OBJECT, OPENLOG, CLOSELOG,
-	RESOURCE_LIMIT, MYSQLI_CONNECT, MYSQLI_REAL_CONNECT, MYSQLI_CONSTRUCTOR, MYSQLI_METHOD, MYSQLI_REAL_METHOD, CHANGES
+	RESOURCE_LIMIT, GMP_SEED, SOAP_ERRORS, MYSQLI_CONNECT, MYSQLI_REAL_CONNECT, MYSQLI_CONSTRUCTOR, MYSQLI_METHOD, MYSQLI_REAL_METHOD, CHANGES
 };
 static struct {
 	/* In lower case; NULL: none. */
@@ -307,6 +307,8 @@ static struct {
 	[OPENLOG] = {.function = "openlog"},
 	[CLOSELOG] = {.function = "closelog"},
 	[RESOURCE_LIMIT] = {.function = "posix_setrlimit"},
+	[GMP_SEED] = {.function = "gmp_random_seed"},
+	[SOAP_ERRORS] = {.function = "use_soap_error_handler"},
 	[MYSQLI_CONNECT] = {.function = "mysqli_connect"},
 	[MYSQLI_REAL_CONNECT] = {.function = "mysqli_real_connect"},
 	[MYSQLI_CONSTRUCTOR] = {.class = "mysqli", .function = "__construct"},
@@ -320,6 +322,9 @@ static zval assert_callback, text_domain, async_signals, title;
 /* What the boot gave to libxml_set_streams_context(), and what held before the call, of
  * libxml_disable_entity_loader(): PHP tells neither. */
 static zval streams_context, loader_is_disabled;
+
+/* The same of use_soap_error_handler(). */
+static zval soap_has_errors;
 
 /* What the boot gave to mysqli_report(); else errors throw, as since PHP 8.1. */
 static zend_long mysqli_reporting = 1 | 2;
@@ -501,6 +506,9 @@ static ZEND_FUNCTION(pronghorn_change)
 		changes[i].called(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 		if (i == LIBXML_LOADER && is_first) {
 			ZVAL_COPY_VALUE(&loader_is_disabled, return_value);
+		}
+		if (i == SOAP_ERRORS && is_keeping && Z_TYPE(soap_has_errors) == IS_UNDEF && EG(exception) == NULL) {
+			ZVAL_COPY_VALUE(&soap_has_errors, return_value);
 		}
 		return;
 	}
@@ -713,12 +721,25 @@ static void restore_limits(void)
 	}
 }
 
-/* The end of PHP's request for a module, and the next one's beginning. */
+static const zend_module_entry *find_module(const char *name)
+{
+	return zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+}
+
+/* The end of PHP's request for a module, if it is there. */
+static void end_request(const zend_module_entry *module)
+{
+	if (module != NULL && module->request_shutdown_func != NULL) {
+		module->request_shutdown_func(module->type, module->module_number);
+	}
+}
+
+/* That, and the next one's beginning. */
 static void restart(const char *name)
 {
-	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
-	if (module != NULL) {
-		module->request_shutdown_func(module->type, module->module_number);
+	const zend_module_entry *module = find_module(name);
+	end_request(module);
+	if (module != NULL && module->request_startup_func != NULL) {
 		module->request_startup_func(module->type, module->module_number);
 	}
 }
@@ -788,6 +809,13 @@ static void restore_changes(void)
 	if (happened[RESOURCE_LIMIT]) {
 		restore_limits();
 	}
+	if (happened[GMP_SEED]) {
+		/* It draws from a new one when it needs it. */
+		end_request(find_module("gmp"));
+	}
+	if (happened[SOAP_ERRORS]) {
+		put_back(SOAP_ERRORS, &soap_has_errors);
+	}
 	if (any_happened(happened, MB_SEARCH_INIT, MB_SEARCH_SETPOS)) {
 		restore_search();
 	}
@@ -848,6 +876,31 @@ static void forget_coding(void)
 	} else {
 		zlib->compression_coding = 0;
 	}
+}
+
+/* Modules that many of their functions make keep something of a request: the headers that PECL's
+ * http has read, errors of imap. Their ends free it, and are cheap. */
+static const char *const forgetful[] = {"http", "imap"};
+#define FORGETFUL (sizeof forgetful / sizeof *forgetful)
+/* NULL: this PHP is without it. */
+static const zend_module_entry *forgetful_modules[FORGETFUL];
+
+static void keep_forgetful(void)
+{
+	for (size_t i = 0; i < FORGETFUL; i++) {
+		forgetful_modules[i] = find_module(forgetful[i]);
+	}
+}
+
+static void end_forgetful(void)
+{
+	const int level = EG(error_reporting);
+	/* imap tells of errors that nobody has asked for. */
+	EG(error_reporting) = 0;
+	for (size_t i = 0; i < FORGETFUL; i++) {
+		end_request(forgetful_modules[i]);
+	}
+	EG(error_reporting) = level;
 }
 
 /* ---- Settings of php.ini ---- */
@@ -1294,6 +1347,7 @@ void reset_keep(void)
 	keep_environment();
 	keep_dates();
 	zlib = module_globals("zlib", sizeof *zlib);
+	keep_forgetful();
 	wrappers = copy_wrappers(FG(stream_wrappers));
 	keep_ini();
 	keep_handlers(&errors, &EG(user_error_handler), &EG(user_error_handlers), &EG(user_error_handlers_error_reporting));
@@ -1374,6 +1428,7 @@ bool reset_restore(void)
 	if (UNEXPECTED(is_due)) {
 		restore_context();
 	}
+	end_forgetful();
 	forget_errors();
 	forget_date_errors();
 	forget_coding();
