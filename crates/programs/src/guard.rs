@@ -75,8 +75,12 @@ impl Guard {
     }
 
     /// A program has been started: it leads a process group of its number.
-    pub(crate) async fn watch(&self, program: u32) {
+    pub(crate) async fn watch(&self, program: u32) -> Group {
         self.watched.add(program);
+        let group = Group {
+            watched: self.watched.clone(),
+            number: program,
+        };
         let start = || async {
             let started = start_shell(&self.spawner, &self.watched, self.channel, false).await;
             let (spawner, watched) = (self.spawner.clone(), self.watched.clone());
@@ -86,11 +90,21 @@ impl Guard {
             keeper
         };
         self.keeper.get_or_init(start).await;
+        group
     }
+}
 
-    /// It has ended. While it is not reaped, its number is its own.
-    pub(crate) fn forget(&self, program: u32) {
-        self.watched.remove(program);
+/// A process group that the shell knows. To be dropped when its program has ended and is not
+/// reaped: after that, its number may be anybody's.
+#[derive(Debug)]
+pub(crate) struct Group {
+    watched: Arc<Watched>,
+    number: u32,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.watched.remove(self.number);
     }
 }
 
@@ -284,12 +298,12 @@ mod tests {
     async fn a_shell_that_was_killed_or_stopped_is_followed_by_one_that_knows_all() {
         let guard = Guard::new(Spawner::start().unwrap(), Channel::Service);
         let (mut kept, mut gone) = (group(), group());
-        guard.watch(kept.id()).await;
-        guard.watch(gone.id()).await;
+        let _kept = guard.watch(kept.id()).await;
+        let left = guard.watch(gone.id()).await;
         let raw = |pid: u32| Pid::from_raw(pid.cast_signed()).unwrap();
         let first = shell(&guard, None);
         kill_process(raw(first), Signal::KILL).unwrap();
-        guard.forget(gone.id());
+        drop(left);
         let second = shell(&guard, Some(first));
         kill_process(raw(second), Signal::STOP).unwrap();
         // More than a pipe holds.

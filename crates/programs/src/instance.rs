@@ -25,7 +25,7 @@ use crate::before::Before;
 use crate::channel::{Channel, record};
 use crate::environment::set;
 use crate::files::{self, FileError, FilePlace, Writer};
-use crate::guard::Guard;
+use crate::guard::{Group, Guard};
 use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
 use crate::notify::{Notice, NotifySocket};
 use crate::roadrunner::RoadRunner;
@@ -314,6 +314,8 @@ struct Instance {
 
 /// A process, and what it is watched by.
 struct Supervised {
+    /// Above the process, so that it is dropped before that is reaped.
+    group: Group,
     running: RunningProgram,
     roadrunner: Option<RoadRunner>,
     since: Instant,
@@ -484,7 +486,7 @@ impl Instance {
         };
         let started = program.start(&self.around.spawner, settings.limits, hearer);
         let running = started.await?;
-        self.around.guard.watch(running.pid()).await;
+        let group = self.around.guard.watch(running.pid()).await;
         let now = Instant::now();
         let (name, index, pid) = (&spec.name, self.index, running.pid());
         let command = spec.command().map(ToString::to_string).unwrap_or_default();
@@ -498,6 +500,7 @@ impl Instance {
             "service was started"
         );
         self.process = Some(Supervised {
+            group,
             running,
             roadrunner,
             since: now,
@@ -614,6 +617,7 @@ impl Instance {
             return;
         };
         let Supervised {
+            group,
             running,
             since,
             spec,
@@ -623,7 +627,7 @@ impl Instance {
             ..
         } = process;
         let (pid, lived) = (running.pid(), since.elapsed());
-        self.around.guard.forget(pid);
+        drop(group);
         let finished = running.finish().await;
         let (exit, left, memory) = match finished {
             Ok(Ended {

@@ -31,10 +31,10 @@ pub(crate) struct Program {
     changing: AsyncMutex<()>,
     /// What it waits for in line; None where it does not stand in line.
     line: watch::Sender<Option<ProcessWait>>,
-    /// The process that comes beside the old one of its index, during a restart.
+    /// During a restart, the other process of an index: first the new one, then the old one.
     beside: Mutex<Option<Handle>>,
-    /// Ends that: a stop does not wait for a restart.
-    change: Mutex<CancellationToken>,
+    /// Ends restarts that began before: a stop does not wait for them. It then has a new one.
+    until_stop: Mutex<CancellationToken>,
     /// Nothing is started any more.
     stopping: CancellationToken,
 }
@@ -75,7 +75,7 @@ impl Program {
             changing: AsyncMutex::default(),
             line: watch::Sender::default(),
             beside: Mutex::default(),
-            change: Mutex::default(),
+            until_stop: Mutex::new(stopping.child_token()),
             stopping,
         };
         let slots = (0..spec.settings.process_num).map(|index| program.slot(index, &spec));
@@ -105,8 +105,8 @@ impl Program {
             if facts.state == ProcessState::Stopped && wait.is_some() {
                 (facts.state, facts.waits) = (ProcessState::Starting, wait.clone());
             }
-            if let Some(new) = beside.as_ref().filter(|new| new.index == slot.index) {
-                facts.waits = new.facts().waits;
+            if let Some(other) = beside.as_ref().filter(|it| it.index == slot.index) {
+                facts.waits = other.facts().waits;
             }
             (slot.index, facts)
         };
@@ -218,7 +218,7 @@ impl Program {
     /// is less than the program's own.
     pub(crate) async fn stop(&self, within: Option<Duration>) {
         self.leave_line();
-        lock(&self.change).cancel();
+        self.end_restarts();
         let _changing = self.changing.lock().await;
         self.tell_and_wait(&InstanceOrder::Stop(within)).await;
     }
@@ -226,20 +226,46 @@ impl Program {
     /// The same for good.
     pub(crate) async fn remove(&self) {
         self.leave_line();
-        lock(&self.change).cancel();
+        self.end_restarts();
         let _changing = self.changing.lock().await;
         self.tell_and_wait(&InstanceOrder::Remove).await;
         lock(&self.slots).clear();
     }
 
+    fn end_restarts(&self) {
+        let next = self.stopping.child_token();
+        std::mem::replace(&mut *lock(&self.until_stop), next).cancel();
+    }
+
+    /// Tells all processes, also that which a restart has left beside another.
     async fn tell_and_wait(&self, order: &InstanceOrder) {
+        let processes = self.processes();
+        for process in &processes {
+            process.tell(order.clone()).await;
+        }
+        for process in &processes {
+            process.is_gone().await;
+        }
+        *lock(&self.beside) = None;
+    }
+
+    fn processes(&self) -> Vec<Handle> {
+        let mut processes = self.slots();
+        processes.extend(lock(&self.beside).clone());
+        processes
+    }
+
+    /// The number of processes that are there.
+    pub(crate) fn count(&self) -> usize {
+        let processes = self.processes().into_iter();
+        processes.filter(|it| it.facts().pid.is_some()).count()
+    }
+
+    /// Whether somebody has stopped it, or nobody has started it yet.
+    pub(crate) fn is_idle(&self) -> bool {
         let slots = self.slots();
-        for slot in &slots {
-            slot.tell(order.clone()).await;
-        }
-        for slot in &slots {
-            slot.is_gone().await;
-        }
+        let is_stopped = |slot: &Handle| slot.facts().state == ProcessState::Stopped;
+        !slots.is_empty() && slots.iter().all(is_stopped)
     }
 
     /// Sends a signal to all processes, or to that of one index. Says how many there were.
@@ -276,27 +302,34 @@ impl Program {
             return Err(STOPPING.to_owned());
         }
         self.look_up(&to).map_err(|why| why.to_string())?;
-        if idle == Idle::Starts && self.lines_up() {
-            // None of its processes is there.
-            self.exchange(to, Idle::Stays).await?;
+        let until_stop = lock(&self.until_stop).clone();
+        let waits = idle == Idle::Starts && self.lines_up();
+        {
+            let Ok(_changing) = self.changing.try_lock() else {
+                return Err("a restart is under way already".to_owned());
+            };
+            // None of those that wait is there.
+            let idle = if waits { Idle::Stays } else { idle };
+            self.exchange(to, idle, until_stop).await?;
+        }
+        if waits {
             return self.settled().await;
         }
-        self.exchange(to, idle).await
+        Ok(())
     }
 
-    async fn exchange(&self, to: Arc<Spec>, idle: Idle) -> Result<(), String> {
-        let Ok(_changing) = self.changing.try_lock() else {
-            return Err("a restart is under way already".to_owned());
-        };
-        // A stop of the server ends what began before it.
-        let change = self.stopping.child_token();
-        *lock(&self.change) = change.clone();
+    /// Whoever calls it holds `changing`.
+    async fn exchange(
+        &self,
+        to: Arc<Spec>,
+        idle: Idle,
+        until_stop: CancellationToken,
+    ) -> Result<(), String> {
         let before = self.spec();
         let known = u32::try_from(self.slots().len()).unwrap_or(u32::MAX);
         let mut replaced = Vec::new();
         let rolling = self.roll(&to, idle, &mut replaced);
-        let rolled = change.run_until_cancelled(rolling).await;
-        *lock(&self.beside) = None; // a stop ends it
+        let rolled = until_stop.run_until_cancelled(rolling).await;
         if rolled == Some(Ok(())) {
             *lock(&self.spec) = to;
             return Ok(());
@@ -332,10 +365,7 @@ impl Program {
                 return Err(format!("process {index} did not come up: {why}"));
             }
         }
-        let is_idle = !slots.is_empty()
-            && slots
-                .iter()
-                .all(|slot| slot.facts().state == ProcessState::Stopped);
+        let is_idle = self.is_idle();
         let known = u32::try_from(slots.len()).unwrap_or(u32::MAX);
         for index in known..wanted {
             let slot = self.slot(index, to);
@@ -373,13 +403,13 @@ impl Program {
         let beside = to.settings.replace == Replace::StartFirst;
         if beside && slot.facts().state.has_process() {
             let new = self.slot(slot.index, to);
-            new.tell(InstanceOrder::Start).await;
+            // Noted as long as it is there: whoever stops the program meanwhile ends both.
             *lock(&self.beside) = Some(new.clone());
-            let came_up = new.came_up().await;
-            *lock(&self.beside) = None;
-            if let Err(why) = came_up {
+            new.tell(InstanceOrder::Start).await;
+            if let Err(why) = new.came_up().await {
                 new.tell(InstanceOrder::Remove).await;
                 new.is_gone().await;
+                *lock(&self.beside) = None;
                 return Err(why);
             }
             // From here on the new one is the program's, whatever becomes of this restart.
@@ -388,9 +418,11 @@ impl Program {
                     *known = new.clone();
                 }
             }
+            *lock(&self.beside) = Some(slot.clone());
             replaced.push(slot.index);
             slot.tell(InstanceOrder::Remove).await;
             slot.is_gone().await;
+            *lock(&self.beside) = None;
             return Ok(());
         }
         replaced.push(slot.index);

@@ -228,8 +228,7 @@ impl Programs {
             _ = timeout(share + KILLING, all).await;
         }
         let programs = std::mem::take(&mut *lock(&self.0.programs));
-        let facts = programs.values().flat_map(|program| program.facts());
-        facts.filter(|(_, facts)| facts.pid.is_some()).count()
+        programs.values().map(|program| program.count()).sum()
     }
 
     /// Restarts a program when files change, if its settings say so.

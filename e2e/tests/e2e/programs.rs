@@ -1479,6 +1479,67 @@ fn a_program_that_is_restarted_during_an_upgrade_does_not_run_twice() {
     server.stop();
 }
 
+/// A program notes each start, and each end that it was asked for.
+fn noting(keys: &str) -> String {
+    format!(
+        "  noting: {{command: sh -c 'trap \"sleep 0.5; echo x >> clean; exit\" INT; \
+           echo x >> begun; while :; do sleep 0.02; done', replace: start-first{keys}}}\n"
+    )
+}
+
+fn has_lines(server: &Server, file: &str, wanted: usize) {
+    wait_for(&format!("{wanted} lines of {file}"), || {
+        (lines(server, file) == wanted).then_some(())
+    });
+}
+
+#[test]
+fn a_stop_during_a_restart_asks_the_process_that_comes_up_beside_the_old_one_to_end() {
+    let server = start(&noting(", start_time: 60s"));
+    has_lines(&server, "begun", 1);
+    std::thread::scope(|scope| {
+        let restart = scope.spawn(|| server.steer(&["programs", "restart", "noting"]));
+        has_lines(&server, "begun", 2);
+        let stopped = server.steer(&["programs", "stop", "noting"]);
+        assert_eq!((stopped.code, lines(&server, "clean")), (Some(0), 2));
+        let restarted = restart.join().expect("it ends");
+        assert!(restarted.stderr.contains("it was stopped meanwhile"));
+    });
+    let log = server.stop().stderr;
+    assert_eq!(log.matches("service was stopped").count(), 2, "{log}");
+}
+
+#[test]
+fn a_stop_leaves_the_old_process_of_a_restart_its_time() {
+    let server = start(&noting(", start_time: 50ms"));
+    let before = pids(&until(&server, "noting", "running"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.steer(&["programs", "restart", "noting"]));
+        // The old one has half a second for its end.
+        wait_for("the new one", || {
+            let pids = pids(&processes(&server, "noting"));
+            (!pids.is_empty() && pids != before).then_some(())
+        });
+        assert_eq!(lines(&server, "clean"), 0, "the test is too slow");
+        server.steer(&["programs", "stop", "noting"]);
+        assert_eq!(lines(&server, "clean"), 2);
+    });
+    server.stop();
+}
+
+#[test]
+fn the_servers_end_during_a_restart_asks_both_processes_to_end() {
+    let mut server = start(&noting(", start_time: 60s"));
+    has_lines(&server, "begun", 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.steer(&["programs", "restart", "noting"]));
+        has_lines(&server, "begun", 2);
+        server.signal(Signal::TERM);
+    });
+    server.wait();
+    assert_eq!(lines(&server, "clean"), 2);
+}
+
 /// A program that takes its time for its end, and notes each start and each one beside another.
 fn slow(name: &str, seconds: u32, keys: &str) -> String {
     format!(
