@@ -318,6 +318,23 @@ impl Program {
         Ok(())
     }
 
+    /// Replaces the processes by new ones with the same settings, after a restart that is under
+    /// way: that may have begun too early.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Self::replace).
+    pub(crate) async fn replace_again(&self) -> Result<(), String> {
+        let until_stop = lock(&self.until_stop).clone();
+        let _changing = self.changing.lock().await;
+        if until_stop.is_cancelled() {
+            return Ok(()); // there is nothing to replace any more
+        }
+        let to = self.spec();
+        self.look_up(&to).map_err(|why| why.to_string())?;
+        self.exchange(to, Idle::Stays, until_stop).await
+    }
+
     /// Whoever calls it holds `changing`.
     async fn exchange(
         &self,

@@ -1,14 +1,15 @@
 //! All programs of a server.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{BoxFuture, lock};
 use pronghorn_config::show_duration;
 use pronghorn_process::{Credentials, LookupError};
-use pronghorn_workers::Watch;
+use pronghorn_workers::{Watch, Watching};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -30,10 +31,18 @@ pub(crate) struct Programs(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     programs: Mutex<BTreeMap<String, Arc<Program>>>,
-    watches: Mutex<BTreeMap<String, Watch>>,
+    watches: Mutex<BTreeMap<String, Watched>>,
     around: Surroundings,
     /// Nothing is started any more.
     stopping: CancellationToken,
+}
+
+/// The watch over the files of a program, and what is watched.
+#[derive(Debug)]
+struct Watched {
+    watching: Watching,
+    directory: PathBuf,
+    _watch: Watch,
 }
 
 /// Why a program is not there, or can't be. The texts are RoadRunner's where it has some.
@@ -157,12 +166,13 @@ impl Programs {
         let last = groups.len().saturating_sub(1);
         for at in 0..groups.len() {
             let mut group = groups[at].clone();
+            // Also those that somebody else starts.
+            group.iter().for_each(|program| self.watch(program));
             group.retain(|program| program.is_in_line());
             for program in &group {
                 if self.0.stopping.is_cancelled() {
                     return Err(ProgramsError::Stopping);
                 }
-                self.watch(program);
                 program
                     .start_in_line()
                     .await
@@ -239,12 +249,17 @@ impl Programs {
             return;
         };
         let directory = self.0.around.directory_of(&spec);
+        let known = |it: &Watched| it.watching == watching && it.directory == directory;
+        // A new watch would not know what has changed a moment ago.
+        if lock(&self.0.watches).get(&spec.name).is_some_and(known) {
+            return;
+        }
         let (name, of) = (spec.name.clone(), Arc::downgrade(program));
         let channel = self.0.around.channel;
-        let watch = Watch::with(watching, &directory, Vec::new(), move |file| {
+        let react = move |file: PathBuf| -> BoxFuture<'static, ()> {
             let (name, of) = (name.clone(), of.clone());
             Box::pin(async move {
-                let Some(program) = of.upgrade() else {
+                let Some(program) = of.upgrade().filter(|program| !program.is_idle()) else {
                     return;
                 };
                 record!(
@@ -254,13 +269,23 @@ impl Programs {
                     "{} changed: it is restarted",
                     file.display()
                 );
-                if let Err(why) = program.replace(program.spec(), Idle::Stays).await {
+                // A restart goes on where the watch ends with a reload.
+                let restart = tokio::spawn(async move { program.replace_again().await });
+                if let Ok(Err(why)) = restart.await {
                     record!(channel, error, program = name, "not restarted: {why}");
                 }
             })
-        });
+        };
+        let watch = Watch::with(watching.clone(), &directory, Vec::new(), react);
         match watch {
-            Ok(watch) => _ = lock(&self.0.watches).insert(spec.name.clone(), watch),
+            Ok(watch) => {
+                let watched = Watched {
+                    watching,
+                    directory,
+                    _watch: watch,
+                };
+                lock(&self.0.watches).insert(spec.name.clone(), watched);
+            }
             Err(error) => {
                 record!(
                     self.0.around.channel,
@@ -362,13 +387,20 @@ impl Programs {
             if known.spec() == spec {
                 return Ok(());
             }
+            // Whoever has stopped another one keeps it stopped.
+            let is_begun = spec.settings.autostart && !known.spec().settings.autostart;
+            let (idle, what) = match (known.is_idle(), is_begun) {
+                (false, _) => (Idle::Stays, "is restarted"),
+                (true, true) => (Idle::Starts, "is started"),
+                (true, false) => (Idle::Stays, "stays stopped"),
+            };
             record!(
                 self.0.around.channel,
                 info,
                 program = name,
-                "its settings have changed: it is restarted"
+                "its settings have changed: it {what}"
             );
-            known.replace(spec, Idle::Stays).await.map_err(tell)?;
+            known.replace(spec, idle).await.map_err(tell)?;
             self.watch(&known);
             return Ok(());
         }
@@ -376,8 +408,8 @@ impl Programs {
         _ = self.remove(&name).await;
         let autostart = spec.settings.autostart;
         let program = self.add(spec, false).map_err(|error| error.to_string())?;
+        self.watch(&program);
         if autostart {
-            self.watch(&program);
             if let Err(why) = program.start().await {
                 self.remove(&name).await.ok();
                 return Err(tell(why));

@@ -1437,6 +1437,87 @@ fn a_changed_file_restarts_a_program() {
     server.stop();
 }
 
+#[test]
+fn a_changed_file_restarts_a_program_that_somebody_has_started() {
+    let site = site(
+        "  watched: {command: sleep 1000, autostart: false, start_time: 50ms, watch: {dirs: [code], interval: 100ms}}\n",
+    )
+    .file("code/a.php", "");
+    let server = Server::start(site);
+    server.steer(&["programs", "start", "watched"]);
+    let before = pids(&until(&server, "watched", "running"));
+    server.site().write("code/a.php", "<?php // new");
+    is_gone(before[0]);
+    until(&server, "watched", "running");
+    server.steer(&["programs", "stop", "watched"]);
+    server.stop();
+}
+
+/// Its processes show which version of a file each of them has read.
+fn versions(server: &Server) -> [String; 3] {
+    let seen = fs::read_to_string(server.site().path("seen")).unwrap_or_default();
+    let of = |index: usize| {
+        let mut lines = seen.lines().rev();
+        let line = lines.find_map(|line| line.strip_prefix(&format!("{index} ")));
+        line.unwrap_or_default().to_owned()
+    };
+    [of(0), of(1), of(2)]
+}
+
+#[test]
+fn a_file_that_changes_during_a_restart_leads_to_another_one() {
+    let watching = |more: &str| {
+        format!(
+            "  watched: {{command: sh -c 'echo $(printenv PRONGHORN_PROGRAM_INDEX) $(cat code/v.php) >> seen; exec sleep 1000', \
+               process_num: 3, start_time: 300ms, watch: {{dirs: [code], interval: 100ms}}{more}}}\n"
+        )
+    };
+    let site = site(&watching("")).file("code/v.php", "a");
+    let server = Server::start(site);
+    until(&server, "watched", "running");
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.steer(&["programs", "restart", "watched"]));
+        has_lines(&server, "seen", 4);
+        server.site().write("code/v.php", "b");
+    });
+    wait_for("the new version", || {
+        (versions(&server) == ["b"; 3]).then_some(())
+    });
+    until(&server, "watched", "running");
+    // A reload is such a restart, too.
+    let seen = lines(&server, "seen");
+    server
+        .site()
+        .write(".rr.yaml", &configuration(&watching(", exit_codes: [7]")));
+    server.signal(Signal::HUP);
+    has_lines(&server, "seen", seen + 1);
+    server.site().write("code/v.php", "c");
+    wait_for("the next version", || {
+        (versions(&server) == ["c"; 3]).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn a_reload_starts_a_program_that_is_to_start_with_the_server_from_now_on() {
+    let program =
+        |more: &str| format!("  later: {{command: sleep 1000, start_time: 50ms{more}}}\n");
+    let server = start(&program(", autostart: false"));
+    server.site().write(
+        ".rr.yaml",
+        &configuration(&program(", autostart: false, nice: 1")),
+    );
+    server.signal(Signal::HUP);
+    server.logged(&["later", "its settings have changed: it stays stopped"]);
+    server
+        .site()
+        .write(".rr.yaml", &configuration(&program("")));
+    server.signal(Signal::HUP);
+    server.logged(&["later", "its settings have changed: it is started"]);
+    until(&server, "later", "running");
+    server.stop();
+}
+
 /// The programs of the old process end before those of the new one start.
 #[test]
 fn an_upgrade_never_has_a_program_twice() {
