@@ -304,13 +304,13 @@ fn page() -> String {
     let (_, rows) = rows();
     let mut page = format!(
         "# Malformed requests\n\n\
-         This page lists {} requests that are malformed, or that two servers on one path may read\n\
-         differently, with the answer of this server. They are from the RFCs and from published advisories.\n\
-         The requests themselves, byte for byte, are in `vectors/malformed.json`. A test sends each one to\n\
-         this server and to Debian's nginx (1.22, before php-cgi), and fails if there is a difference that\n\
-         is not listed here. The page is generated from that file.\n\n\
-         After an answer of 400 or above, the connection is closed, because the beginning of the next\n\
-         request is not known. After any other answer, the next request on the connection is answered.\n\
+         This page lists {} requests that are malformed, or that two servers on the way of a request may\n\
+         read differently. It shows how this server answers each of them. They come from the RFCs and from\n\
+         published advisories. `vectors/malformed.json` has the requests byte for byte, and this page is\n\
+         generated from that file. A test sends each request to this server and to Debian's nginx (1.22, in\n\
+         front of php-cgi), and fails if one of them does not answer as this page says.\n\n\
+         After an answer of 400 or above, the server closes the connection, because it does not know where\n\
+         the next request begins. After any other answer, it answers the next request on the connection.\n\
          [Decision 0008](../decisions/0008-strict-heads.md) explains why the server is strict.\n",
         rows.len()
     );
@@ -320,7 +320,7 @@ fn page() -> String {
             group = text(row, "group");
             _ = write!(
                 page,
-                "\n## {group}\n\n| request | by | answer | nginx, where it differs |\n|---|---|---|---|\n"
+                "\n## {group}\n\n| request | source | answer | nginx, if it differs |\n|---|---|---|---|\n"
             );
         }
         let mut ours = shown(row, row);
