@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 use crate::grpc_client::{self, Client, Got, Talking};
 use crate::http2::literal;
-use crate::memory::limited;
+use crate::memory::{endless_block, limited};
 use crate::secure::{PREFACE, frame};
 
 const PROTO: &str = "syntax = 'proto3';\npackage test.v1;\nmessage Text { string text = 1; int32 count = 2; }\n\
@@ -499,6 +499,33 @@ fn open_calls_count_with_what_they_take() {
     assert_eq!(connect(address).say("a").code(), "0");
     let grown = server.resident_memory().saturating_sub(before);
     assert!(grown < 48 << 10, "{grown} KB more");
+    drop(clients);
+    server.stop();
+}
+
+/// They belong to no call yet.
+#[test]
+fn heads_of_calls_that_do_not_come_whole_count() {
+    const CONNECTIONS: usize = 1200;
+    let more = format!("  client_memory: 16MB\n{POOL}");
+    let (server, address) = start("grpc/ours.php", &more);
+    let bytes = [PREFACE.to_vec(), frame(4, 0, 0, &[]), endless_block(1)].concat();
+    let before = server.resident_memory();
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            // Whoever is closed already takes no more.
+            client.write_all(&bytes).ok();
+            client
+        })
+        .collect();
+    // All of them would take 90 MB.
+    server.logged(&["clients hold more memory than `grpc.client_memory`"]);
+    assert_eq!(connect(address).say("a").code(), "0");
+    wait_for("others to have gone", || {
+        let grown = server.resident_memory().saturating_sub(before);
+        (grown < 48 << 10).then_some(())
+    });
     drop(clients);
     server.stop();
 }

@@ -102,6 +102,13 @@ pub(crate) fn block(stream: u32, ends: bool, block: &[u8]) -> Vec<u8> {
     frames
 }
 
+/// The beginning of a block, of which the last frame does not come.
+pub(crate) fn endless_block(stream: u32) -> Vec<u8> {
+    let piece = [0; 14_000];
+    let first = frame(HEADERS, 0, stream, &piece);
+    [first, frame(9, 0, stream, &piece).repeat(4)].concat()
+}
+
 /// What the server holds more than `before`, in KB.
 fn grown(server: &Server, before: u64) -> u64 {
     server.resident_memory().saturating_sub(before)
@@ -200,6 +207,29 @@ fn half_requests_with_long_heads_count() {
         connections.push(stalled);
     }
     // All of them would take 80 MB.
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    // Connections that are told to go have a second to do so.
+    wait_for("others to have gone", || {
+        (grown(&server, before) < 48 << 10).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn heads_that_do_not_come_whole_count() {
+    const CONNECTIONS: usize = 1200;
+    let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let before = server.resident_memory();
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stalled = Stalled::open(server.address(), 0);
+        // Whoever is closed already takes no more.
+        stalled.stream.write_all(&endless_block(1)).ok();
+        connections.push(stalled);
+    }
+    // All of them would take 90 MB.
     server.logged(&["clients hold more memory than `http.client_memory`"]);
     assert_eq!(get(&server, "/", &["--http2"]), "Hello");
     // Connections that are told to go have a second to do so.

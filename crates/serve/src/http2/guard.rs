@@ -57,6 +57,8 @@ pub(super) struct Signs {
     read: AtomicU64,
     /// Bytes that `h2` keeps of blocks of fields.
     pinned: AtomicUsize,
+    /// Bytes that `h2` does not have yet: a block of fields of which the rest is to come.
+    held: AtomicUsize,
     /// How much was written when the last byte of a body was.
     bodies_written: AtomicU64,
     /// The connection's task wants to know what the client has not taken; then what the kernel
@@ -106,9 +108,10 @@ impl Signs {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes that `h2` keeps of the client's blocks of fields.
-    pub(super) fn pinned(&self) -> usize {
-        self.pinned.load(Ordering::Relaxed)
+    /// Bytes of the client's blocks of fields: those that `h2` keeps, and those of a block that has
+    /// not come whole.
+    pub(super) fn of_blocks(&self) -> usize {
+        self.pinned.load(Ordering::Relaxed) + self.held.load(Ordering::Relaxed)
     }
 
     /// Whether something waits for room in the socket.
@@ -248,6 +251,7 @@ impl Guard {
 
     /// Makes ready what is held and can be judged.
     fn settle(&mut self) {
+        let before = self.held.len();
         while !self.held.is_empty() {
             let (passed, stop) = judge(&mut self.inlet, &self.signs, &self.held);
             self.ready.extend_from_slice(&self.held[..passed]);
@@ -264,8 +268,9 @@ impl Guard {
                 }
             }
         }
-        if self.held.is_empty() {
-            self.held = BytesMut::new();
+        if self.held.len() < before {
+            // What is left would keep all the room of what has gone.
+            self.held = BytesMut::from(&self.held[..]);
         }
     }
 
@@ -354,6 +359,8 @@ impl AsyncRead for Guard {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let read = this.poll_ready(cx, buffer);
+        let held = this.held.capacity() + this.ready.capacity();
+        this.signs.held.store(held, Ordering::Relaxed);
         if read.is_pending() {
             this.signs.look(&this.stream);
         }

@@ -246,11 +246,11 @@ impl Driver {
             }
         }
         self.shared.own.flushed();
-        let (shared, pinned) = (&self.shared, self.shared.own.pinned());
-        // `h2` keeps them between requests, too.
+        let (shared, of_blocks) = (&self.shared, self.shared.own.of_blocks());
+        // `h2` keeps some between requests, too.
         shared
             .entered
-            .keeps(&shared.peer, ClientBytes::Input, pinned);
+            .keeps(&shared.peer, ClientBytes::Input, of_blocks);
         self.look();
         if self.closing.is_none() {
             if let Some(flood) = self.shared.own.flood() {
