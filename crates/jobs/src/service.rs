@@ -44,8 +44,7 @@ const LAST_CALLS: Duration = Duration::from_millis(20);
 const MOVING: Duration = Duration::from_secs(30);
 /// A run of a schedule that has begun is with its broker and noted by then.
 const LAST_RUNS: Duration = Duration::from_secs(2);
-/// How often the store is tried that a process before still has, or jobs of its. It leaves it when
-/// its jobs have run.
+/// How often it is asked whether a process before still has jobs, or is about to hand over.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
 /// Queues of jobs before their start.
@@ -217,8 +216,8 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let StartedPools { pools, tasks } =
         workers.pools.start(JOBS, &specs(&settings, &spool)).await?;
     let end = context.shutdown.child_token();
-    let connected = pipelines.clone();
-    let are_connected = move || connected.registry().ready();
+    let (connected, known) = (pipelines.clone(), schedules.clone());
+    let are_connected = move || connected.registry().ready().and_then(|()| known.ready());
     context
         .readiness
         .answer_by_pools(&pools, end.clone(), are_connected);
@@ -275,8 +274,7 @@ async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward
 /// it would never run.
 async fn refuse_second(store: &LazyStore) -> Result<(), OpenError> {
     match store.claim_now().await {
-        Err(error @ OpenError::InUse { .. }) if !error.is_of_predecessor() => Err(error),
-        // The schedules tell what else is wrong with the store.
+        Err(error) if !error.is_of_predecessor() => Err(error),
         _ => Ok(()),
     }
 }
@@ -292,23 +290,39 @@ async fn is_with_predecessor(settings: &JobsSettings, store: &LazyStore) -> bool
 
 /// Opens the pipelines that had to wait, and resumes them.
 async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyStore) {
-    let mut opened = store.get().await;
-    while let Err(OpenError::InUse { .. }) = opened {
-        sleep(UNTIL_NEXT_TRY).await;
-        opened = store.get().await;
+    // One that can't be opened does not keep the others back.
+    let mut opening = JoinSet::new();
+    for (name, pipeline) in settings
+        .pipelines
+        .into_iter()
+        .filter(|(_, it)| it.is_stored())
+    {
+        let consumes = settings.consume.contains(&name);
+        let (pipelines, store) = (pipelines.clone(), store.clone());
+        opening.spawn(async move {
+            let mut has_failed = false;
+            let open = || async {
+                // Who pushes is told what is wrong with the store by its pipeline.
+                _ = store.get_at_last().await;
+                pipelines.open_announced(&name, &pipeline).await
+            };
+            let failed = |why: &str| {
+                has_failed = true;
+                tracing::error!(target: "jobs", pipeline = name, "the pipeline can't be opened, and is tried again: {why}");
+            };
+            store.until_done(open, failed).await;
+            if has_failed {
+                tracing::info!(target: "jobs", pipeline = name, "the pipeline is open");
+            }
+            if consumes {
+                // It was opened just now.
+                _ = pipelines.dispatch().resume(&name);
+            }
+        });
     }
-    for (name, pipeline) in settings.pipelines.iter().filter(|(_, it)| it.is_stored()) {
-        if let Err(source) = pipelines.open_announced(name, pipeline).await {
-            let pipeline = name.clone();
-            let why = source.to_string();
-            tracing::error!(target: "jobs", "{}: {why}", NotOpened { pipeline, source });
-        } else if settings.consume.contains(name) {
-            // It was opened just now.
-            _ = pipelines.dispatch().resume(name);
-        }
-    }
+    opening.join_all().await;
     pipelines.registry().warn_of_left_behind().await;
-    if let Ok(store) = opened {
+    if let Ok(store) = store.get().await {
         pipelines.follow_lent_keys(&store).await;
     }
 }

@@ -229,6 +229,10 @@ fn sweep(transaction: &mut Transaction<'_>, now: Moment) -> Result<usize, Failed
 pub(crate) fn sweeper(store: LazyStore) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
+        let failed = |why: &str| {
+            tracing::warn!(target: "kv", "the store can't be opened, and is tried again: {why}");
+        };
+        store.until_done(|| store.get_at_last(), failed).await;
         let mut ticks = interval(SWEEP_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -333,7 +337,7 @@ impl Driver for Embedded {
         if self.fails.load(Ordering::Relaxed) {
             return Err("the store can't be written or read".to_owned());
         }
-        Ok(())
+        self.store.health()
     }
 }
 

@@ -284,15 +284,11 @@ impl Claiming {
 }
 
 async fn when_left(store: LazyStore, claim: Arc<Mutex<Option<Claim>>>) {
-    loop {
-        match store.claim().await {
-            Ok(now) => return *lock(&claim) = Some(now),
-            Err(error) if error.is_of_predecessor() => {}
-            Err(error) => {
-                return warn!(target: LOG, "entries are not kept: {error}");
-            }
-        }
-    }
+    let failed = |why: &str| {
+        warn!(target: LOG, "the state directory can't be claimed, and is tried again: {why}");
+    };
+    let now = store.until_done(|| store.claim_at_last(), failed).await;
+    *lock(&claim) = Some(now);
 }
 
 impl Running for AtWork {

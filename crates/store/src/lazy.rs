@@ -1,5 +1,6 @@
 //! A store that nobody may need.
 
+use std::error::Error;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use pronghorn_base::lock;
-use tokio::sync::{Mutex, OnceCell, mpsc};
+use pronghorn_base::{Backoff, lock, with_causes};
+use tokio::sync::{Mutex, Notify, OnceCell, mpsc};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -27,6 +28,13 @@ const NEXT_TRY: Duration = Duration::from_millis(20);
 /// A server that was killed keeps its locks until the system has cleared it away, which takes the
 /// longer the more memory it had.
 const CLEARED: Duration = Duration::from_secs(2);
+/// How often the store is tried that other processes of this server still have. They leave it when
+/// their jobs have run.
+const UNTIL_LEFT: Duration = Duration::from_millis(50);
+/// Pauses between tries of what a disk does not allow: most of its troubles are over soon, and
+/// nobody waits longer than that after one that was not.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The store of a state directory, opened when somebody asks for it first: a server that keeps
 /// nothing makes no folder. Clones are the same one.
@@ -40,6 +48,10 @@ struct Inner {
     /// With the limit.
     place: Option<(PathBuf, u64)>,
     store: OnceCell<Store>,
+    /// It was opened, for whoever tries again.
+    opened: Notify,
+    /// Why the last try to open it has failed.
+    failure: std::sync::Mutex<Option<String>>,
     lock: SharedLock,
     /// One waits for the process before, for all that need the store.
     waits: Mutex<()>,
@@ -60,6 +72,8 @@ impl LazyStore {
         Self(Arc::new(Inner {
             place: Some((folder, limit)),
             store: OnceCell::new(),
+            opened: Notify::new(),
+            failure: std::sync::Mutex::default(),
             lock: SharedLock::default(),
             waits: Mutex::default(),
             users: AtomicUsize::new(0),
@@ -78,6 +92,56 @@ impl LazyStore {
     /// As [`Store::open`]; the next call tries again.
     pub async fn get(&self) -> Result<Store, OpenError> {
         self.when_left(|| self.get_now()).await
+    }
+
+    /// The same for who waits as long as other processes of this server have it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), but for the time in which another process has it.
+    pub async fn get_at_last(&self) -> Result<Store, OpenError> {
+        once_left(|| self.get()).await
+    }
+
+    /// Repeats what needs the store until it is done: at an upgrade, this process is the one that
+    /// serves when it comes to open it, and no other one can any more. `failed` hears why not, each
+    /// time that it is for another reason. Pauses between tries grow to half a minute, and end when
+    /// somebody has opened the store. Cancel safe if what is repeated is.
+    pub async fn until_done<T, E: Error, F>(
+        &self,
+        mut attempt: impl FnMut() -> F,
+        mut failed: impl FnMut(&str),
+    ) -> T
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut said = String::new();
+        loop {
+            let opened = self.0.opened.notified();
+            let why = match attempt().await {
+                Ok(done) => return done,
+                Err(error) => with_causes(&error),
+            };
+            if why != said {
+                failed(&why);
+                said = why;
+            }
+            _ = timeout(backoff.next_wait(), opened).await; // either ends the pause
+        }
+    }
+
+    /// Whether the last try to open it has succeeded, if there was one; else why not. One that
+    /// another process has is to come.
+    ///
+    /// # Errors
+    ///
+    /// With the reason.
+    pub fn health(&self) -> Result<(), String> {
+        match &*lock(&self.0.failure) {
+            Some(why) if self.0.store.get().is_none() => Err(why.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Tries until the process before has left the directory, for a minute.
@@ -163,9 +227,15 @@ impl LazyStore {
                 let (directory, foreign) = (directory_of_it, self.0.foreign.clone());
                 lock(&self.0.waiting).spawn(before_has_ended(directory, foreign));
             }
+            self.0.opened.notify_waiters();
             Ok(store)
         };
-        self.0.store.get_or_try_init(open).await.cloned()
+        let tried = self.0.store.get_or_try_init(open).await.cloned();
+        *lock(&self.0.failure) = match &tried {
+            Ok(_) | Err(OpenError::InUse { .. }) => None,
+            Err(error) => Some(with_causes(error)),
+        };
+        tried
     }
 
     /// Keeps other servers away from the state directory, as an open store does: for who has files
@@ -176,6 +246,15 @@ impl LazyStore {
     /// As [`get`](Self::get).
     pub async fn claim(&self) -> Result<Claim, OpenError> {
         self.when_left(|| self.claim_now()).await
+    }
+
+    /// The same for who waits as long as other processes of this server have it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_at_last`](Self::get_at_last).
+    pub async fn claim_at_last(&self) -> Result<Claim, OpenError> {
+        once_left(|| self.claim()).await
     }
 
     /// The same without waiting, but for a server that was killed.
@@ -303,10 +382,9 @@ impl LazyStore {
         let this = self.clone();
         Ok(async move {
             while let Some(operation) = asked.recv().await {
-                // Dropped, it ends the connection.
-                if let Ok(store) = this.get().await {
-                    store.submit(operation).await;
-                }
+                // The other process waits for a while. Its users say what is wrong with the store.
+                let store = this.until_done(|| this.get(), |_| {}).await;
+                store.submit(operation).await;
             }
             let directory = this
                 .0
@@ -344,6 +422,19 @@ impl LazyStore {
 #[derive(Debug)]
 pub struct Claim {
     _lock: Arc<Lock>,
+}
+
+/// Tries until all others have left the directory.
+async fn once_left<T, F>(attempt: impl Fn() -> F) -> Result<T, OpenError>
+where
+    F: Future<Output = Result<T, OpenError>>,
+{
+    loop {
+        match attempt().await {
+            Err(OpenError::InUse { .. }) => sleep(UNTIL_LEFT).await,
+            tried => return tried,
+        }
+    }
 }
 
 /// Processes of a chain come to their end in any order, and one that has lost its connection may

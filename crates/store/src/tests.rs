@@ -1225,3 +1225,48 @@ async fn write_keys(disk: &Disk, count: u32) -> Vec<u32> {
     store.close().await;
     answered
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_does_not_allow_is_tried_again_and_told_once() {
+    let directory = Directory::new();
+    let state = directory.join("state");
+    fs::write(&state, "in the way").unwrap();
+    let store = LazyStore::new(state.clone(), PLENTY);
+    assert_eq!(store.health(), Ok(()), "nobody has needed it");
+    let (began, mut tries, mut said) = (tokio::time::Instant::now(), 0, Vec::new());
+    let attempt = || {
+        tries += 1;
+        if tries == 20 {
+            fs::remove_file(&state).unwrap();
+        }
+        store.get_at_last()
+    };
+    let failed = |why: &str| {
+        assert_eq!(store.health(), Err(why.to_owned()));
+        said.push(why.to_owned());
+    };
+    store.until_done(attempt, failed).await;
+    assert_eq!((tries, said.len()), (20, 1), "{said:?}");
+    // Nine pauses grow, and ten are the longest.
+    let took = began.elapsed();
+    let most = Duration::from_secs(52 + 10 * 30);
+    assert!(took > most / 2 && took < most, "{took:?}");
+    assert_eq!(store.health(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_opens_a_store_ends_the_pauses_of_the_others() {
+    let directory = Directory::new();
+    let store = LazyStore::new(directory.join("state"), PLENTY);
+    let opened = AtomicBool::new(false);
+    let attempt = async || match opened.load(Relaxed) {
+        true => Ok(()),
+        false => Err(io::Error::other("not yet")),
+    };
+    let waiting = store.until_done(attempt, |_| opened.store(true, Relaxed));
+    let began = tokio::time::Instant::now();
+    let (opening, ()) = tokio::join!(store.get(), waiting);
+    opening.unwrap();
+    // The first pause is longer.
+    assert!(began.elapsed() < Duration::from_millis(100));
+}

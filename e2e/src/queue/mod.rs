@@ -50,7 +50,7 @@ const SCHEDULE: &str = "tick";
 /// The errors of a disk that is full, or broken.
 const ERRORS_OF_DISKS: [Errno; 2] = [Errno::NOSPC, Errno::IO];
 /// The file that says which error the disk has, and the one that says how far the clock is off.
-const DISK: &str = "disk";
+pub const DISK: &str = "disk";
 const CLOCK: &str = "clock";
 
 /// Where the jobs of a run are.
@@ -300,7 +300,11 @@ impl Plan {
 }
 
 /// With a clock that can be set, and a disk that can fail. Its workers have neither.
-fn start(site: Site) -> Server {
+///
+/// # Panics
+///
+/// When it does not come up.
+pub fn start(site: Site) -> Server {
     let library = site.path("faults.so");
     if !library.exists() {
         let compiler = Command::new("cc")

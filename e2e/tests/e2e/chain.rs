@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pronghorn_e2e::queue::base64;
+use pronghorn_e2e::queue::{self, DISK, base64};
 use pronghorn_e2e::rpc::Rpc;
 use pronghorn_testkit::{Engine, Server, Site, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -291,6 +291,58 @@ fn any_seed() -> u64 {
 
 fn pid_of(number: u32) -> Pid {
     Pid::from_raw(number.cast_signed()).expect("it is not 0")
+}
+
+/// The disk fails from before the upgrade until after the process before has left the store.
+#[test]
+fn a_store_that_cannot_be_opened_after_an_upgrade_is_tried_again() {
+    let mut server = queue::start(site(STORE));
+    let mut rpc = Rpc::connect(&server);
+    let push = |rpc: &mut Rpc, pipeline: &str, id: &str, delay: u8| {
+        let job = json!({
+            "job": "work", "id": id, "payload": base64(b"0"), "headers": {},
+            "options": {"pipeline": pipeline, "delay": delay},
+        });
+        rpc.call("jobs.Push", &json!({"job": job}).to_string())
+    };
+    assert_eq!(push(&mut rpc, "kept", "before", 2), "{}");
+    let error = rustix::io::Errno::IO.raw_os_error().to_string();
+    server.site().replace(DISK, &error);
+    server.ask_for_upgrade();
+    server.logged(&["the pipeline can't be opened, and is tried again"]);
+    server.logged(&["schedules can't be read, so none runs until they can"]);
+    server.logged(&["the store can't be opened, and is tried again"]);
+    let mut rpc = Rpc::connect(&server);
+    let said = push(&mut rpc, "KEPT", "meanwhile", 0);
+    let why = "pipeline kept is not ready: it is not open yet: ";
+    assert!(said.contains(why) && said.contains("os error 5"), "{said}");
+    let said = push(&mut rpc, "kepd", "meanwhile", 0);
+    let meant = "no such pipeline, requested: kepd; did you mean `kept`? There are: `kept`, `mail`";
+    assert!(said.contains(meant), "{said}");
+    assert_eq!(push(&mut rpc, "mail", "mail", 0), "{}");
+    let status = server.steer(&["status"]);
+    assert_eq!(status.code, Some(1), "{status:?}");
+    assert!(status.stdout.contains("not ready: "), "{status:?}");
+    assert!(
+        status.stdout.contains("store.redb can't be opened: "),
+        "{status:?}"
+    );
+
+    server.site().replace(DISK, "0");
+    wait_for("the pipeline to be open", || {
+        (push(&mut rpc, "kept", "after", 0) == "{}").then_some(())
+    });
+    server.logged(&["the pipeline is open"]);
+    server.logged(&["schedules are read"]);
+    let ticks = || {
+        let ran = server.site().read("ran");
+        let ended = |id: &str| ran.contains(&format!(r#""ended","id":"{id}"#));
+        ["before", "after", "mail", "tick"].into_iter().all(ended)
+    };
+    wait_for("all that was pushed to run", || ticks().then_some(()));
+    assert_eq!(server.steer(&["status"]).code, Some(0));
+    server.follow_upgrade();
+    server.stop();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use pronghorn_store::Store;
 use tokio::time::sleep;
 
 use super::standing::Search;
-use super::{Pipeline, Pipelines};
+use super::{Pipeline, PipelineError, Pipelines};
 use crate::batches::BatchError;
 use crate::keys::{pipeline_of, unscoped};
 
@@ -63,8 +63,9 @@ impl Pipelines {
 
     /// Whether a pipeline of ours has no job of this ID, and no worker has it.
     pub(crate) async fn has_no_job(&self, pipeline: &str, id: &str) -> bool {
-        let Ok(found) = self.0.registry.get_open(pipeline).await else {
-            return true;
+        let found = match self.0.registry.get_open(pipeline).await {
+            Ok(found) => found,
+            Err(error) => return matches!(error, PipelineError::Unknown { .. }),
         };
         let found = self.look_for(&found, id, usize::MAX).await;
         matches!(found, Search::NotThere) && self.keys().running_of(Some(pipeline), id).is_none()

@@ -50,6 +50,53 @@ async fn a_pipeline_that_asks_for_the_store_says_so() {
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_that_could_not_be_opened_says_why_and_can_be_tried_again() {
+    let (directory, brokers) = (Directory::new(), brokers_of("{version: '3'}"));
+    let state = directory.join("state");
+    std::fs::write(&state, "in the way").unwrap();
+    let metrics = Metrics::new(&Registry::default());
+    let store = LazyStore::new(state.clone(), LIMIT);
+    let (patience, pools) = (Duration::from_secs(60), ["default"].into_iter());
+    let pipelines = Pipelines::new(store, patience, metrics, pools, brokers.clone());
+    let map = [("name", "mail"), ("driver", "embedded")];
+    let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let map = map.into();
+    let (name, settings) = PipelineSettings::declared(&map, &brokers).unwrap();
+    let registry = pipelines.registry();
+    assert!(pipelines.declare(name, &settings).await.is_err());
+    let said = registry.get_open("mail").await.map(drop).unwrap_err();
+    assert_eq!(said.to_string(), "no such pipeline, requested: mail");
+
+    registry.announce(name);
+    assert_eq!(registry.ready(), Ok(()), "it is to come");
+    let said = registry.get("mail").map(drop).unwrap_err();
+    let before = "pipeline mail is not ready: it is not open yet: ";
+    assert!(said.to_string().starts_with(before), "{said}");
+    let said = registry.get_open("mail").await.map(drop).unwrap_err();
+    assert!(matches!(said, PipelineError::Late(_)), "{said}");
+
+    assert!(pipelines.open_announced(name, &settings).await.is_err());
+    let said = registry.get_open("MAIL").await.map(drop).unwrap_err();
+    let said = said.to_string();
+    let why = said.strip_prefix(before).expect(&said);
+    assert!(why.contains(&*state.to_string_lossy()), "{said}");
+    assert_eq!(
+        registry.ready(),
+        Err(format!("pipeline `mail`: it is not open yet: {why}"))
+    );
+    registry.expect("mail").unwrap();
+    assert!(!pipelines.has_no_job("mail", "job").await, "it may");
+    let said = registry.get("mall").map(drop).unwrap_err();
+    let meant = "no such pipeline, requested: mall; did you mean `mail`? There are: `mail`";
+    assert_eq!(said.to_string(), meant);
+
+    std::fs::remove_file(&state).unwrap();
+    pipelines.open_announced(name, &settings).await.unwrap();
+    assert_eq!(registry.ready(), Ok(()));
+    registry.get_open("mail").await.map(drop).unwrap();
+}
+
 /// With a pipeline that gives out nothing, and a store.
 struct Scene {
     pipelines: Pipelines,

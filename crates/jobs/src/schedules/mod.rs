@@ -59,6 +59,8 @@ struct Shared {
     state: Mutex<BTreeMap<String, State>>,
     /// The store was read: before, a change would be lost, or what it changes.
     loaded: OnceCell<()>,
+    /// Why that was not possible so far.
+    failure: Mutex<Option<String>>,
     /// Something was asked for.
     news: Notify,
     /// When it was looked last at what is due, by the clock of the calendar.
@@ -116,6 +118,7 @@ impl Schedules {
             surroundings,
             state: Mutex::default(),
             loaded: OnceCell::new(),
+            failure: Mutex::default(),
             news: Notify::new(),
             looked_at: AtomicU64::new(0),
         }))
@@ -123,6 +126,14 @@ impl Schedules {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.settings.is_empty()
+    }
+
+    /// Whether they run; else why not.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        match &*lock(&self.0.failure) {
+            Some(why) => Err(format!("schedules can't be read: {why}")),
+            None => Ok(()),
+        }
     }
 
     /// Until `end`, or a bit longer: a run that begins then is begun to its end and noted, so that
@@ -142,11 +153,17 @@ impl Schedules {
 
     /// Begins runs, for as long as it is polled.
     async fn begin(&self, follows: bool, end: &CancellationToken, running: &mut JoinSet<()>) {
-        while let Err(error) = self.loaded().await {
-            if !matches!(error, ScheduleError::Open(OpenError::InUse { .. })) {
-                tracing::error!(target: "jobs", "schedules can't be read, so none runs: {error}");
-            }
-            sleep(LOOK_AGAIN).await;
+        let load = || async {
+            self.0.store.get_at_last().await?;
+            self.loaded().await
+        };
+        let failed = |why: &str| {
+            tracing::error!(target: "jobs", "schedules can't be read, so none runs until they can: {why}");
+            *lock(&self.0.failure) = Some(why.to_owned());
+        };
+        self.0.store.until_done(load, failed).await;
+        if lock(&self.0.failure).take().is_some() {
+            tracing::info!(target: "jobs", "schedules are read");
         }
         for (name, settings) in &self.0.settings {
             if settings.moments.after(now_ms()).is_none() {
@@ -439,7 +456,7 @@ impl Schedules {
         };
         if let What::Job { pipeline, .. } = &settings.what {
             // After an upgrade it is opened in a moment, and with it the key of the run before.
-            _ = self.0.pipelines.registry().get_open(pipeline).await;
+            self.0.pipelines.registry().opened(pipeline).await;
         }
         if !self.may_begin(name, settings, due) {
             return;

@@ -6,11 +6,11 @@
 mod kept_keys;
 mod left_behind;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, with_causes};
 use pronghorn_brokers::{Brokers, Opening};
 use pronghorn_queue::{Driver, Memory, OpenPipelines, Part, Stat};
 use pronghorn_store::LazyStore;
@@ -56,10 +56,35 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pipelines: BTreeMap<String, Arc<Pipeline>>,
-    /// Names that are being declared.
-    opening: Vec<String>,
+    /// Those that are being opened, and why the last try failed of one that is tried again.
+    opening: BTreeMap<String, Option<String>>,
     /// Destroyed, and workers have jobs of them.
     leaving: Vec<Arc<Pipeline>>,
+}
+
+impl State {
+    fn unknown(&self, name: &str) -> PipelineError {
+        let all: BTreeSet<_> = self.pipelines.keys().chain(self.opening.keys()).collect();
+        PipelineError::Unknown {
+            name: name.to_owned(),
+            hint: what_there_is(name, all.iter().map(|name| name.as_str())),
+        }
+    }
+}
+
+/// RoadRunner reads names from its file in lower case, so PHP may use those.
+fn named<'a, T>(all: &'a BTreeMap<String, T>, name: &str) -> Option<(&'a String, &'a T)> {
+    let similar = || {
+        all.iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+    };
+    all.get_key_value(name).or_else(similar)
+}
+
+/// Why a pipeline can't be used that has a name and no more.
+fn not_open(failure: Option<&str>) -> String {
+    let why = failure.unwrap_or("another process of this server has the store");
+    format!("it is not open yet: {why}")
 }
 
 /// What a registry is made of.
@@ -114,7 +139,7 @@ impl Registry {
         {
             let mut state = lock(&self.0.state);
             let known = state.pipelines.get(name);
-            if known.is_some() || state.opening.iter().any(|opening| opening == name) {
+            if known.is_some() || state.opening.contains_key(name) {
                 return Err(PipelineError::Exists {
                     name: name.to_owned(),
                     driver: settings.driver.name(),
@@ -123,16 +148,22 @@ impl Registry {
             if state.pipelines.len() + state.opening.len() >= MOST_PIPELINES {
                 return Err(PipelineError::TooMany);
             }
-            state.opening.push(name.to_owned());
+            state.opening.insert(name.to_owned(), None);
         }
-        self.open_announced(name, settings).await
+        let opened = self.open_announced(name, settings).await;
+        if opened.is_err() {
+            // Whoever declares it may do so again.
+            lock(&self.0.state).opening.remove(name);
+        }
+        opened
     }
 
     /// Reserves a name for a pipeline that is opened later; who pushes waits for it.
     pub(crate) fn announce(&self, name: &str) {
-        lock(&self.0.state).opening.push(name.to_owned());
+        lock(&self.0.state).opening.insert(name.to_owned(), None);
     }
 
+    /// One that can't be opened can be tried again; who pushes hears why meanwhile.
     pub(crate) async fn open_announced(
         &self,
         name: &str,
@@ -140,10 +171,18 @@ impl Registry {
     ) -> Result<(), PipelineError> {
         let opened = self.open(name, settings).await;
         let mut state = lock(&self.0.state);
-        state.opening.retain(|opening| opening != name);
-        let opened = opened.map(|pipeline| {
-            state.pipelines.insert(name.to_owned(), Arc::new(pipeline));
-        });
+        let opened = match opened {
+            Ok(pipeline) => {
+                state.opening.remove(name);
+                state.pipelines.insert(name.to_owned(), Arc::new(pipeline));
+                Ok(())
+            }
+            Err(error) => {
+                let why = Some(with_causes(&error));
+                state.opening.insert(name.to_owned(), why);
+                Err(error)
+            }
+        };
         drop(state);
         self.0.opened.notify_waiters();
         opened
@@ -184,23 +223,34 @@ impl Registry {
         Ok(Pipeline::new(name, settings, driver, metrics, wake))
     }
 
-    /// Waits for one that is being opened.
+    /// Waits for one that is being opened, unless that has failed.
     pub(crate) async fn get_open(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
-        let open = async {
-            loop {
-                let mut opened = std::pin::pin!(self.0.opened.notified());
-                opened.as_mut().enable();
-                // First: it is there as soon as it is not being opened any more.
-                let is_opening = self.is_opening(name);
-                let pipeline = self.get(name);
-                if pipeline.is_ok() || !is_opening {
-                    return pipeline;
-                }
-                opened.await;
-            }
-        };
+        let open = self.when_opened(name, |tried| tried.is_none());
         let late = |_| PipelineError::Late(name.to_owned());
-        timeout(self.0.patience, open).await.map_err(late)?
+        timeout(self.0.patience, open).await.map_err(late)?;
+        self.get(name)
+    }
+
+    /// Waits for one that is being opened, also after failures, as long as a driver may take.
+    pub(crate) async fn opened(&self, name: &str) {
+        // Who uses it then hears why it is not open.
+        _ = timeout(self.0.patience, self.when_opened(name, |_| true)).await;
+    }
+
+    /// As long as a pipeline is not open, and `waits` says so of the last failure.
+    async fn when_opened(&self, name: &str, waits: impl Fn(Option<&str>) -> bool) {
+        loop {
+            let mut opened = std::pin::pin!(self.0.opened.notified());
+            opened.as_mut().enable();
+            let waits = match named(&lock(&self.0.state).opening, name) {
+                Some((_, failure)) => waits(failure.as_deref()),
+                None => false,
+            };
+            if !waits {
+                return;
+            }
+            opened.await;
+        }
     }
 
     /// Whether there are pipelines that have to wait for the process before.
@@ -209,22 +259,21 @@ impl Registry {
     }
 
     pub(super) fn is_opening(&self, name: &str) -> bool {
-        let state = lock(&self.0.state);
-        state.opening.iter().any(|opening| opening == name)
+        lock(&self.0.state).opening.contains_key(name)
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
-        let pipeline = {
-            let state = lock(&self.0.state);
-            let exact = state.pipelines.get(name);
-            // RoadRunner reads names from its file in lower case, so PHP may use those.
-            let similar = || {
-                let mut all = state.pipelines.values();
-                all.find(|pipeline| pipeline.name.eq_ignore_ascii_case(name))
-            };
-            exact.or_else(similar).cloned()
-        };
-        pipeline.ok_or_else(|| self.unknown(name))
+        let state = lock(&self.0.state);
+        if let Some((_, pipeline)) = named(&state.pipelines, name) {
+            return Ok(pipeline.clone());
+        }
+        Err(match named(&state.opening, name) {
+            Some((name, failure)) => PipelineError::NotReady {
+                name: name.clone(),
+                why: not_open(failure.as_deref()),
+            },
+            None => state.unknown(name),
+        })
     }
 
     /// Whether there is such a pipeline.
@@ -233,14 +282,9 @@ impl Registry {
     ///
     /// When there is none.
     pub(crate) fn expect(&self, name: &str) -> Result<(), PipelineError> {
-        self.get(name).map(|_| ())
-    }
-
-    pub(super) fn unknown(&self, name: &str) -> PipelineError {
-        let all = self.all();
-        PipelineError::Unknown {
-            name: name.to_owned(),
-            hint: what_there_is(name, all.iter().map(|it| it.name.as_str())),
+        match self.get(name) {
+            Err(unknown @ PipelineError::Unknown { .. }) => Err(unknown),
+            _ => Ok(()),
         }
     }
 
@@ -329,9 +373,18 @@ impl Registry {
         }
     }
 
-    /// Whether all pipelines that consume can; else what is wrong with the first that can't.
+    /// Whether all pipelines are open and those that consume can; else what is wrong with the first
+    /// that is not. One that waits for the process before is to come.
     pub(crate) fn ready(&self) -> Result<(), String> {
         let state = lock(&self.0.state);
+        for (name, failure) in &state.opening {
+            if failure.is_some() {
+                return Err(format!(
+                    "pipeline `{name}`: {}",
+                    not_open(failure.as_deref())
+                ));
+            }
+        }
         let mut consuming = state.pipelines.values().filter(|it| it.consumes());
         consuming.try_for_each(|pipeline| {
             let health = pipeline.driver.health();
@@ -356,16 +409,12 @@ impl Registry {
 
     /// Takes a pipeline out. It is kept apart until workers have no jobs of it.
     pub(super) fn take_out(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
-        let pipeline = {
-            let mut state = lock(&self.0.state);
-            let pipeline = state.pipelines.remove(name);
-            if let Some(pipeline) = &pipeline {
-                pipeline.leave();
-                state.leaving.push(pipeline.clone());
-            }
-            pipeline
-        };
-        pipeline.ok_or_else(|| self.unknown(name))
+        let mut state = lock(&self.0.state);
+        let pipeline = state.pipelines.remove(name);
+        let pipeline = pipeline.ok_or_else(|| state.unknown(name))?;
+        pipeline.leave();
+        state.leaving.push(pipeline.clone());
+        Ok(pipeline)
     }
 
     /// Whether a pipeline that was taken out can be closed now, by who asks: workers have no jobs
