@@ -269,7 +269,7 @@ impl Guard {
             }
         }
         if self.held.len() < before {
-            // What is left would keep all the room of what has gone.
+            // The rest would keep all the room of what has gone.
             self.held = BytesMut::from(&self.held[..]);
         }
     }

@@ -56,7 +56,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pipelines: BTreeMap<String, Arc<Pipeline>>,
-    /// Those that are being opened, and why the last try failed of one that is tried again.
+    /// The ones that are being opened, and why the last try failed of one that is tried again.
     opening: BTreeMap<String, Option<String>>,
     /// Destroyed, and workers have jobs of them.
     leaving: Vec<Arc<Pipeline>>,
