@@ -1725,18 +1725,30 @@ fn a_job_that_has_grown_too_big_for_its_broker_is_a_dead_letter() {
     server.stop();
 }
 
-/// Its schedules would never run: the first one has what they need to know.
-#[test]
-fn a_second_server_with_schedules_is_told_so_too() {
+/// Schedules, and no pipeline in the store.
+fn site_of_schedules() -> Site {
     let site = site(1);
     let config = site.read(".rr.yaml");
     let (kept, rest) = config.split_once("    kept:").expect("a pipeline");
     let (_, rest) = rest.split_once('\n').expect("a line");
     let config = format!("{kept}{rest}  schedules: {{often: {{every: 1h, command: 'true'}}}}\n");
-    let server = Server::start(site.config(&config.replace("[mail, kept]", "[mail]")));
+    site.config(&config.replace("[mail, kept]", "[mail]"))
+}
+
+/// Its schedules would never run: the first one has what they need to know.
+#[test]
+fn a_second_server_with_schedules_is_told_so_too() {
+    let server = Server::start(site_of_schedules());
     let ended = Server::run_beside(server.site(), &["serve"]);
     ended.assert_refused(&[&format!("is used by process {}", server.pid())]);
     server.stop();
+}
+
+#[test]
+fn schedules_whose_store_cannot_be_claimed_are_refused() {
+    let site = site_of_schedules().file("state/store.lock/file", "");
+    let ended = Server::run(&site, &["serve"]);
+    ended.assert_refused(&["store.lock is broken: it is a directory"]);
 }
 
 #[test]
