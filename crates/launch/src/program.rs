@@ -12,10 +12,11 @@ use std::time::Duration;
 use pronghorn_base::BoxFuture;
 use pronghorn_process::{
     Command, Credentials, Exit, Limits, Mark, NamedSignal, Process, SpawnError, Spawner, Stream,
+    Sweeper,
 };
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -148,7 +149,7 @@ impl Program {
         let leftovers = self.leftovers;
         let started = match leftovers {
             Leftovers::Stay => None,
-            Leftovers::End => Some(Started::new()),
+            Leftovers::End => Some(Started::new(spawner.sweeper())),
         };
         let command = self.command(started.as_ref().map(|started| started.mark), limits);
         let mut child = spawner.spawn(command).await?;
@@ -270,26 +271,26 @@ impl RunningProgram {
     }
 }
 
-/// All that a program has started, itself included. Dropped, it is killed.
+/// All that a program has started, itself included. Dropped, it is killed, beside this thread.
 #[derive(Debug)]
 struct Started {
     mark: Mark,
+    sweeper: Sweeper,
     has_ended: bool,
 }
 
 impl Started {
-    fn new() -> Self {
+    fn new(sweeper: &Sweeper) -> Self {
         Self {
             mark: Mark::new(),
+            sweeper: sweeper.clone(),
             has_ended: false,
         }
     }
 
-    /// Kills what is left of it, beside this thread: it looks at all processes. Says how many those
-    /// were.
+    /// Kills what is left of it. Says how many processes those were.
     async fn end(&mut self) -> usize {
-        let mark = self.mark;
-        let killed = spawn_blocking(move || mark.kill_all()).await;
+        let killed = self.sweeper.sweep(self.mark).await;
         self.has_ended = killed.is_ok();
         killed.unwrap_or_default()
     }
@@ -298,7 +299,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.mark.kill_all();
+            drop(self.sweeper.sweep(self.mark));
         }
     }
 }

@@ -180,7 +180,7 @@ pub(crate) struct Handle {
     pub(crate) index: u32,
     orders: mpsc::Sender<(InstanceOrder, oneshot::Sender<()>)>,
     facts: watch::Receiver<Facts>,
-    _task: Arc<AbortOnDrop>,
+    task: Arc<AbortOnDrop>,
 }
 
 #[derive(Debug)]
@@ -231,7 +231,7 @@ impl Handle {
             index,
             orders,
             facts,
-            _task: Arc::new(AbortOnDrop(task)),
+            task: Arc::new(AbortOnDrop(task)),
         }
     }
 
@@ -270,6 +270,13 @@ impl Handle {
                 Err("it was stopped meanwhile".to_owned())
             }
         }
+    }
+
+    /// Kills its process, and ends its task. Returns when that is so.
+    pub(crate) async fn cut_off(&self) {
+        self.task.0.abort();
+        let mut facts = self.facts.clone();
+        while facts.changed().await.is_ok() {}
     }
 
     /// Waits until it has no process.

@@ -261,6 +261,13 @@ impl Program {
         processes.filter(|it| it.facts().pid.is_some()).count()
     }
 
+    /// Kills all processes at once.
+    pub(crate) async fn cut_off(&self) {
+        for process in self.processes() {
+            process.cut_off().await;
+        }
+    }
+
     /// Whether somebody has stopped it, or nobody has started it yet.
     pub(crate) fn is_idle(&self) -> bool {
         let slots = self.slots();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pronghorn_base::{BoxFuture, lock};
 use pronghorn_config::show_duration;
-use pronghorn_process::{Credentials, LookupError};
+use pronghorn_process::{Credentials, LookupError, Mark};
 use pronghorn_workers::{Watch, Watching};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -238,7 +238,19 @@ impl Programs {
             _ = timeout(share + KILLING, all).await;
         }
         let programs = std::mem::take(&mut *lock(&self.0.programs));
-        programs.values().map(|program| program.count()).sum()
+        let left = programs.values().map(|program| program.count()).sum();
+        if left > 0 {
+            let all = async {
+                for program in programs.values() {
+                    program.cut_off().await;
+                }
+                // Whatever they have started: when this one is done, those before it are.
+                let sweeper = self.0.around.spawner.sweeper();
+                sweeper.sweep(Mark::new()).await
+            };
+            _ = timeout(2 * KILLING, all).await;
+        }
+        left
     }
 
     /// Restarts a program when files change, if its settings say so.

@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::process::Process;
-use crate::{Credentials, Mark, oom, open_files, overtaking, reap};
+use crate::{Credentials, Mark, Sweeper, oom, open_files, overtaking, reap};
 
 mod light;
 mod too_long;
@@ -125,6 +125,7 @@ pub enum SpawnError {
 #[derive(Debug, Clone)]
 pub struct Spawner {
     orders: SyncSender<Order>,
+    sweeper: Sweeper,
 }
 
 struct Order {
@@ -159,7 +160,15 @@ impl Spawner {
                     }
                 }
             })?;
-        Ok(Self { orders })
+        Ok(Self {
+            orders,
+            sweeper: Sweeper::default(),
+        })
+    }
+
+    /// Ends what marked children have left.
+    pub const fn sweeper(&self) -> &Sweeper {
+        &self.sweeper
     }
 
     /// Starts a child. Must be called within a tokio runtime with I/O, which then watches the
