@@ -191,11 +191,12 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         pipelines.registry().warn_of_left_behind().await;
     }
     let schedules = settings.schedules.clone();
+    let user = context.users.of_server().map(|(_, user)| user.clone());
     let surroundings = Surroundings {
         spawner: workers.pools.resources().spawner.clone(),
         folder: context.folder.clone(),
-        variables: workers.pools.command_variables(),
-        user: context.users.of_server().map(|(_, user)| user.clone()),
+        variables: workers.pools.command_variables(user.as_ref()),
+        user,
     };
     let store = context.store.clone();
     let schedules = Schedules::new(schedules, pipelines.clone(), store, surroundings);

@@ -87,10 +87,10 @@ impl Surroundings {
         if let Some((message, hint)) = command.needs_shell() {
             return Err(refused("command", message, hint));
         }
-        let mut variables = self.pools.command_variables();
+        let user = spec.user.as_ref().or(self.user.as_ref());
+        let mut variables = self.pools.command_variables(user);
         spec.settings.set_variables(&mut variables);
         let program = command.program();
-        let user = spec.user.as_ref().or(self.user.as_ref());
         let found = find_runnable(program, search_path(&variables), &directory, user);
         found.map_err(|why| {
             let message = format!("runs `{program}`, which {why}");
@@ -361,14 +361,12 @@ impl Instance {
                     }
                     None => return, // nobody has it any more: the process is killed
                 },
-                happened = happens(self.process.as_mut()) => match happened {
+                happened = happens(self.process.as_mut(), next) => match happened {
                     Happened::Ended => self.finish().await,
+                    Happened::Due => self.look_at_clock().await,
                     Happened::Notice(sender, told) => self.heard(sender, told),
                     Happened::Checked(checked) => self.judge_health(checked).await,
                 },
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    self.look_at_clock().await;
-                }
             }
             self.publish();
             if self.machine.state() == ProcessState::Removed {
@@ -542,7 +540,8 @@ impl Instance {
     /// With the environment, the directory and the user of the program.
     fn program(&self, command: Option<&Command>, limit: Duration) -> Program {
         let settings = &self.spec.settings;
-        let mut environment = self.around.pools.command_variables();
+        let user = self.spec.user.as_ref().or(self.around.user.as_ref());
+        let mut environment = self.around.pools.command_variables(user);
         set(
             &mut environment,
             "PRONGHORN_PROGRAM",
@@ -560,7 +559,7 @@ impl Instance {
             arguments: arguments.iter().map(OsString::from).collect(),
             environment,
             directory: self.around.directory_of(&self.spec),
-            user: self.spec.user.clone().or_else(|| self.around.user.clone()),
+            user: user.cloned(),
             limit,
             leftovers: Leftovers::End,
         }
@@ -1068,18 +1067,26 @@ enum NotStarted {
     File { path: PathBuf, why: FileError },
 }
 
-/// Something that comes from a process.
+/// Something that comes from a process, or from the clock.
 enum Happened {
     Ended,
+    Due,
     /// The process with this number has sent it.
     Notice(u32, Notice),
     Checked(Result<(), String>),
 }
 
-/// The next one. Cancel safe.
-async fn happens(process: Option<&mut Supervised>) -> Happened {
+/// The next one; `next` is when something is due. Cancel safe.
+async fn happens(process: Option<&mut Supervised>, next: Option<Instant>) -> Happened {
+    let due = async {
+        match next {
+            Some(next) => sleep_until(next).await,
+            None => std::future::pending().await,
+        }
+    };
     let Some(process) = process else {
-        return std::future::pending().await;
+        due.await;
+        return Happened::Due;
     };
     let Supervised {
         running,
@@ -1097,10 +1104,12 @@ async fn happens(process: Option<&mut Supervised>) -> Happened {
         biased;
         // An error is told when it is finished.
         _ = running.ended() => Happened::Ended,
-        (sender, told) = told => Happened::Notice(sender, told),
+        () = due => Happened::Due,
         Some(well) = checks.join_next() => {
             Happened::Checked(well.unwrap_or_else(|error| Err(error.to_string())))
         }
+        // The last: a program may send them without a pause.
+        (sender, told) = told => Happened::Notice(sender, told),
     }
 }
 

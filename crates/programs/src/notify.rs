@@ -6,6 +6,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pronghorn_process::Credentials;
 use rustix::cmsg_space;
@@ -13,9 +14,14 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
+use tokio::time::{Instant, sleep_until};
 
 /// A longer message than any that systemd's documentation has.
 const LONGEST: usize = 4 << 10;
+/// Messages of one second, for each of which the server looks at its sender. Whoever sends more
+/// waits.
+const MOST: u32 = 100;
+const SECOND: Duration = Duration::from_secs(1);
 /// Letters of a status.
 const LONGEST_STATUS: usize = 200;
 /// Begins the names of sockets; the number of their server follows.
@@ -27,6 +33,8 @@ const NAME: &str = "pronghorn-notify-";
 pub(crate) struct NotifySocket {
     socket: UnixDatagram,
     path: PathBuf,
+    /// When this second began, and the messages in it.
+    second: (Instant, u32),
 }
 
 impl NotifySocket {
@@ -36,6 +44,7 @@ impl NotifySocket {
         let opened = Self {
             socket: UnixDatagram::bind(&path)?,
             path,
+            second: (Instant::now(), 0),
         };
         set_socket_passcred(&opened.socket, true)?;
         fs::set_permissions(&opened.path, Permissions::from_mode(0o600))?;
@@ -53,7 +62,11 @@ impl NotifySocket {
     /// The next message, and the process that has sent it, as the kernel tells it. Descriptors that
     /// come along are closed: a program that waits for that knows then that its message was heard.
     /// Cancel safe.
-    pub(crate) async fn receive(&self) -> (u32, Notice) {
+    pub(crate) async fn receive(&mut self) -> (u32, Notice) {
+        let (began, heard) = self.second;
+        if heard >= MOST {
+            sleep_until(began + SECOND).await;
+        }
         let mut buffer = [0; LONGEST];
         let receive = || {
             let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
@@ -68,6 +81,10 @@ impl NotifySocket {
         };
         match self.socket.async_io(Interest::READABLE, receive).await {
             Ok((length, sender)) => {
+                if began.elapsed() >= SECOND {
+                    self.second = (Instant::now(), 0);
+                }
+                self.second.1 += 1;
                 // 0 is a process that is not seen from here.
                 let sender = sender.map_or(0, |pid| pid.as_raw_pid().cast_unsigned());
                 let notice = Notice::parse(buffer.get(..length).unwrap_or_default());
@@ -138,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_says_that_it_is_up() {
         use std::os::unix::net::UnixDatagram as Socket;
-        let socket = NotifySocket::open(None).unwrap();
+        let mut socket = NotifySocket::open(None).unwrap();
         let path = PathBuf::from(socket.variable());
         let program = Socket::unbound().unwrap();
         program.send_to(b"STATUS=warms \x1b[1mup\n", &path).unwrap();
@@ -154,6 +171,21 @@ mod tests {
         assert!(!path.exists());
         for other in [&b"READY=0"[..], b"READY", b"\xff\xff", b"", b"XREADY=1"] {
             assert_eq!(Notice::parse(other), Notice::default());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_sends_without_a_pause_waits() {
+        use std::os::unix::net::UnixDatagram as Socket;
+
+        let mut socket = NotifySocket::open(None).unwrap();
+        let path = std::path::PathBuf::from(socket.variable());
+        let program = Socket::unbound().unwrap();
+        let began = Instant::now();
+        for heard in 0..=2 * MOST {
+            assert_eq!(began.elapsed(), SECOND * (heard.saturating_sub(1) / MOST));
+            program.send_to(b"STATUS=busy", &path).unwrap();
+            socket.receive().await;
         }
     }
 

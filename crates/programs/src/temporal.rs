@@ -120,8 +120,8 @@ impl TemporalService {
         let workers =
             workers.ok_or("neither `server.command` nor `temporal.activities.command` is set")?;
         let binary = self.binary(directory);
-        let variables = pools.command_variables();
         let user = pools.resources().users.of_server().map(|(_, user)| user);
+        let variables = pools.command_variables(user);
         if let Some((missing, hint)) = missing(&binary, directory, &variables, user, true) {
             return Err(format!(
                 "`{binary}`, which serves `temporal`, {missing} (hint: {hint})"

@@ -15,8 +15,8 @@ use pronghorn_pool::{
     Home, Incidents, LaunchError, NotExtended, NotResized, Options, Plan, Pool, RunningPool, Spool,
     Stats, Warmup, WorkerInfo,
 };
-use pronghorn_process::Spawner;
 use pronghorn_process::memory::of_control_group;
+use pronghorn_process::{Credentials, Spawner};
 use pronghorn_wire::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -26,7 +26,7 @@ use crate::launch::Launch;
 use crate::memory::{MemoryShare, TooMuchMemory};
 use crate::renewals::Renewals;
 use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
-use crate::start::Start;
+use crate::start::{Start, name_user};
 use crate::user::WorkerUsers;
 
 /// The time that workers get that have a call when its own is over. Those without one need no more
@@ -312,11 +312,14 @@ impl Pools {
         self.lock().server.command.clone()
     }
 
-    /// What a command is started with that is of no pool: the server's environment, what finds the
-    /// services, and `server.env`. What comes later wins.
-    pub fn command_variables(&self) -> Vec<(OsString, OsString)> {
+    /// What a command is started with that is of no pool: the server's environment, who its user is
+    /// if it has one of its own, what finds the services, and `server.env`. What comes later wins.
+    pub fn command_variables(&self, user: Option<&Credentials>) -> Vec<(OsString, OsString)> {
         let state = self.lock();
         let mut variables = state.environment.to_vec();
+        if let Some(user) = user {
+            name_user(&mut variables, user);
+        }
         let services = self.0.resources.variables.iter();
         let services = services.map(|(name, value)| (*name, value.as_str()));
         let own = state.server.env.iter();

@@ -432,8 +432,7 @@ impl Start<'_> {
     fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
         let user = self.user().map(|(_, user)| user.clone());
         if let Some(user) = user.or_else(Credentials::current) {
-            set(environment, "USER", user.name());
-            set(environment, "HOME", user.home());
+            name_user(environment, &user);
         }
     }
 
@@ -546,6 +545,16 @@ fn extend<'a>(
 ) {
     for (name, value) in more {
         set(variables, name, value);
+    }
+}
+
+/// Names the user of a process to it.
+pub(crate) fn name_user(variables: &mut Vec<(OsString, OsString)>, user: &Credentials) {
+    set(variables, "USER", user.name());
+    set(variables, "HOME", user.home());
+    // Where the server has it, it is the server's.
+    if variables.iter().any(|(name, _)| name == "LOGNAME") {
+        set(variables, "LOGNAME", user.name());
     }
 }
 

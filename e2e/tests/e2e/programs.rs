@@ -1177,6 +1177,25 @@ fn the_user_of_a_program_has_to_be_able_to_run_it() {
 }
 
 #[test]
+fn a_program_of_another_user_has_the_variables_of_that_account() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let told = "command: sh -c 'echo $(printenv USER) $(printenv HOME)', user: nobody";
+    let server = start(&format!(
+        "  own: {{{told}}}\n  written: {{{told}, env: {{HOME: /written}}}}\n"
+    ));
+    let home = std::process::Command::new("sh")
+        .args(["-c", "getent passwd nobody | cut -d: -f6"])
+        .output()
+        .expect("getent runs");
+    let home = String::from_utf8_lossy(&home.stdout);
+    server.logged(&[&format!("nobody {}", home.trim()), "\"program\":\"own\""]);
+    server.logged(&["nobody /written", "\"program\":\"written\""]);
+    server.stop();
+}
+
+#[test]
 fn a_reload_touches_only_what_has_changed() {
     let server = start(
         "  same: {command: sleep 1000, start_time: 50ms}\n  \
