@@ -11,6 +11,7 @@ use pronghorn_config::show_duration;
 use pronghorn_process::{Credentials, LookupError, Mark};
 use pronghorn_workers::{Watch, Watching};
 use thiserror::Error;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,8 @@ pub(crate) struct Programs(Arc<Inner>);
 struct Inner {
     programs: Mutex<BTreeMap<String, Arc<Program>>>,
     watches: Mutex<BTreeMap<String, Watched>>,
+    /// Restarts that changed files have led to: at most one for each watch.
+    restarts: Arc<Mutex<JoinSet<()>>>,
     around: Surroundings,
     /// Nothing is started any more.
     stopping: CancellationToken,
@@ -71,6 +74,7 @@ impl Programs {
         Self(Arc::new(Inner {
             programs: Mutex::default(),
             watches: Mutex::default(),
+            restarts: Arc::default(),
             around,
             stopping,
         }))
@@ -167,7 +171,9 @@ impl Programs {
         for at in 0..groups.len() {
             let mut group = groups[at].clone();
             // Also those that somebody else starts.
-            group.iter().for_each(|program| self.watch(program));
+            for program in &group {
+                self.watch(program);
+            }
             group.retain(|program| program.is_in_line());
             for program in &group {
                 if self.0.stopping.is_cancelled() {
@@ -267,9 +273,9 @@ impl Programs {
             return;
         }
         let (name, of) = (spec.name.clone(), Arc::downgrade(program));
-        let channel = self.0.around.channel;
+        let (channel, restarts) = (self.0.around.channel, self.0.restarts.clone());
         let react = move |file: PathBuf| -> BoxFuture<'static, ()> {
-            let (name, of) = (name.clone(), of.clone());
+            let (name, of, restarts) = (name.clone(), of.clone(), restarts.clone());
             Box::pin(async move {
                 let Some(program) = of.upgrade().filter(|program| !program.is_idle()) else {
                     return;
@@ -281,11 +287,19 @@ impl Programs {
                     "{} changed: it is restarted",
                     file.display()
                 );
-                // A restart goes on where the watch ends with a reload.
-                let restart = tokio::spawn(async move { program.replace_again().await });
-                if let Ok(Err(why)) = restart.await {
-                    record!(channel, error, program = name, "not restarted: {why}");
+                let (done, is_done) = oneshot::channel::<()>();
+                {
+                    // A restart goes on where the watch ends with a reload.
+                    let mut restarts = lock(&restarts);
+                    while restarts.try_join_next().is_some() {}
+                    restarts.spawn(async move {
+                        if let Err(why) = program.replace_again().await {
+                            record!(channel, error, program = name, "not restarted: {why}");
+                        }
+                        drop(done);
+                    });
                 }
+                _ = is_done.await; // an error says that it is done
             })
         };
         let watch = Watch::with(watching.clone(), &directory, Vec::new(), react);
@@ -421,11 +435,9 @@ impl Programs {
         let autostart = spec.settings.autostart;
         let program = self.add(spec, false).map_err(|error| error.to_string())?;
         self.watch(&program);
-        if autostart {
-            if let Err(why) = program.start().await {
-                self.remove(&name).await.ok();
-                return Err(tell(why));
-            }
+        if autostart && let Err(why) = program.start().await {
+            self.remove(&name).await.ok();
+            return Err(tell(why));
         }
         Ok(())
     }
