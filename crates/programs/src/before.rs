@@ -3,12 +3,10 @@
 //! At an upgrade, a new process takes over while the programs of the old one still end. [`Before`]
 //! knows how far that is, and everybody who starts a program asks it:
 //!
-//! ```text
-//! Theirs ── this process takes over ──► Ending ── the last program has ended ──► Gone
-//! ```
-//!
-//! - `Theirs`: the process before serves and runs its programs. This process may be a rehearsal.
-//! - `Ending`: this process serves. The process before stops its programs.
+//! - `Theirs`: the process before serves and runs its programs. This process may be a rehearsal. It
+//!   ends when this process takes over.
+//! - `Ending`: this process serves. The process before stops its programs. It ends with the last
+//!   of them.
 //! - `Gone`: no process before has programs. A server that follows nobody begins here.
 //!
 //! The promise has four parts:
@@ -90,7 +88,7 @@ impl Before {
         *lock(&self.0.phase) != Phase::Gone
     }
 
-    /// What a program that is in line waits for.
+    /// Names what a program in line waits for.
     pub(crate) fn wait(&self) -> String {
         let pid = self.0.pid;
         format!("the end of the programs of the process before (pid {pid})")
@@ -130,7 +128,7 @@ impl Before {
     ///
     /// # Errors
     ///
-    /// What is left then.
+    /// Tells what is left then.
     pub(crate) async fn are_gone_by(&self, deadline: Instant) -> Result<(), String> {
         if *lock(&self.0.phase) != Phase::Ending {
             return Ok(());

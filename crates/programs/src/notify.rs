@@ -179,7 +179,7 @@ mod tests {
         use std::os::unix::net::UnixDatagram as Socket;
 
         let mut socket = NotifySocket::open(None).unwrap();
-        let path = std::path::PathBuf::from(socket.variable());
+        let path = PathBuf::from(socket.variable());
         let program = Socket::unbound().unwrap();
         let began = Instant::now();
         for heard in 0..=2 * MOST {

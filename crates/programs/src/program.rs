@@ -29,7 +29,7 @@ pub(crate) struct Program {
     pub(crate) was_created: bool,
     /// Held by whoever starts or replaces processes.
     changing: AsyncMutex<()>,
-    /// What it waits for in line; None where it does not stand in line.
+    /// The thing that it waits for in line; None where it does not stand in line.
     line: watch::Sender<Option<ProcessWait>>,
     /// During a restart, the other process of an index: first the new one, then the old one.
     beside: Mutex<Option<Handle>>,
