@@ -224,7 +224,7 @@ impl Keys {
         state.answered.notify_waiters();
     }
 
-    /// What hears of the end of each push with a key.
+    /// Hears of the end of each push with a key.
     pub(crate) fn answers(&self) -> Arc<Notify> {
         lock(&self.0).answered.clone()
     }

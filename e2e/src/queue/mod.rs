@@ -620,7 +620,7 @@ fn push_batch(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
     run.note(Event::Push(last, span, outcome(&said, id)));
 }
 
-fn outcome(said: &Said, id: &str) -> Pushed {
+fn outcome(said: &Answered, id: &str) -> Pushed {
     match said {
         Ok(Ok(answer)) => match answer["duplicates"][id].as_str() {
             Some(of) => Pushed::Duplicate(of.to_owned()),
@@ -635,7 +635,7 @@ fn outcome(said: &Said, id: &str) -> Pushed {
 
 /// A job that is pushed alone is not kept where the store says that it can't be written. Those of a
 /// batch before it may be.
-fn alone(pushed: Pushed, said: &Said) -> Pushed {
+fn alone(pushed: Pushed, said: &Answered) -> Pushed {
     match said {
         Ok(Err(why)) if why.contains("the store can't be written") => Pushed::Refused,
         _ => pushed,
@@ -643,7 +643,7 @@ fn alone(pushed: Pushed, said: &Said) -> Pushed {
 }
 
 /// The answer to a call.
-type Said = io::Result<Result<Value, String>>;
+type Answered = io::Result<Result<Value, String>>;
 
 fn operate(run: &Run, plan: Plan, mut random: Random) {
     let mut client = Client::new(&run.address);

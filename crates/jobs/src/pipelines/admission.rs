@@ -54,7 +54,7 @@ impl TakenKeys {
                     return Ok(None);
                 }
                 Err(NotTaken::By(other)) => return Ok(Some(other)),
-                // Of the same push.
+                // It is of the same push.
                 Err(NotTaken::Pending(other)) if self.has(&unique.key) => return Ok(Some(other)),
                 Err(NotTaken::Pending(_)) => {
                     let in_time = timeout_at(until, answered).await;
