@@ -72,6 +72,10 @@ pub fn decode_binary(value: &[u8]) -> Option<Vec<u8>> {
     BASE64.decode(value).ok()
 }
 
+/// Values of a request's binary metadata: one field may have as many as it has commas, and each
+/// takes some seventy bytes.
+pub(crate) const MOST_BINARY: usize = 1000;
+
 impl Metadata {
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -82,11 +86,13 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// The status that ends the call, that of grpc-go: such a value is no base64.
+    /// The status that ends the call, that of grpc-go: such a value is no base64. And one for more
+    /// than a thousand of them.
     pub fn of_request<'a>(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Status> {
         let mut metadata = Self::new();
+        let mut binary = 0;
         for (name, value) in fields {
             let Ok(name) = std::str::from_utf8(name) else {
                 continue;
@@ -100,10 +106,22 @@ impl Metadata {
                     let text = format!("malformed binary metadata in header \"{name}\"");
                     return Err(Status::new(Code::Internal, text));
                 };
+                binary += 1;
+                if binary > MOST_BINARY {
+                    let text = format!("more than {MOST_BINARY} values of binary metadata");
+                    return Err(Status::new(Code::ResourceExhausted, text));
+                }
                 metadata.push_binary(name, bytes);
             }
         }
         Ok(metadata)
+    }
+
+    /// The memory that it takes.
+    pub fn memory(&self) -> usize {
+        let entries = self.0.iter();
+        let texts = entries.map(|(name, value)| name.len() + value.bytes().len());
+        texts.sum::<usize>() + self.0.capacity() * size_of::<(String, Value)>()
     }
 
     pub fn push_text(&mut self, name: &str, value: &[u8]) {

@@ -23,6 +23,8 @@ use pronghorn_wire::native::BodyKind;
 
 /// A body up to this length stays in memory.
 const IN_MEMORY: usize = 256 << 10;
+/// The memory that an entry of a form takes beside its texts.
+const ENTRY: usize = 128;
 /// What is written to a spool file at a time.
 const SPOOL_WRITE: usize = 256 << 10;
 
@@ -375,6 +377,7 @@ async fn form_body(
         while let Some(event) = parser.next(&mut input).map_err(malformed)? {
             match event {
                 Event::PartBegin(part) => {
+                    held += part.kept() + ENTRY;
                     let client = source.client();
                     open = Some(Open::begin(part, settings, client).await?);
                 }
@@ -467,7 +470,7 @@ impl BodySettings {
 struct SpoolWriter {
     /// Away while a piece is written.
     file: Option<SpoolFile>,
-    /// What is written next.
+    /// Bytes that are written next.
     buffer: Vec<u8>,
 }
 

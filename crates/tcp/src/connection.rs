@@ -267,6 +267,7 @@ impl Connection {
     /// Has a worker answer, and sends its answer.
     async fn ask(&mut self, event: TcpEvent, body: Bytes) -> Result<(), End> {
         self.client.busy();
+        self.client.keeps(self.received.capacity() + body.len());
         let server = self.server.clone();
         let affinity = self.affinity.as_ref();
         let place = timeout(self.dialogue.patience, server.place(affinity)).await;
@@ -307,6 +308,7 @@ impl Connection {
             }
         };
         drop(place);
+        self.client.keeps(self.received.capacity());
         if event == TcpEvent::Data || answer.is_ok() {
             self.is_known |= !matches!(answer, Err(CallError::Refused(_) | CallError::NotBegun));
         }

@@ -391,6 +391,21 @@ fn broken_binary_metadata_is_refused() {
     server.stop();
 }
 
+/// One field in the table of HPACK stands for thousands of values, again and again.
+#[test]
+fn too_many_values_of_binary_metadata_are_refused() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let client = connect(address);
+    let values = |count: usize| vec!["YQ"; count].join(",");
+    let taken = client.call("Say", &[("x-a-bin", &values(1000))], text("a", 0));
+    assert_eq!(taken.code(), "0");
+    let talking = client.begin("/test.v1.Talk/Say", &[("x-a-bin", &values(1001))], true);
+    let got = client.finish(talking);
+    let message = "more than 1000 values of binary metadata";
+    assert_eq!((got.code(), got.message()), ("8", message));
+    server.stop();
+}
+
 #[test]
 fn a_client_that_reads_nothing_holds_php_back() {
     let (server, address) = start("grpc/ours.php", POOL);

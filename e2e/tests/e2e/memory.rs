@@ -478,6 +478,26 @@ fn beyond_the_memory_for_clients_the_greediest_connection_goes() {
     server.stop();
 }
 
+/// Parts of a form whose values are short, and whose names are not.
+#[test]
+fn names_of_parts_count() {
+    let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
+    let name = "x".repeat(15_000);
+    let part = format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n1\r\n");
+    let parts = part.repeat(400);
+    let open = |_| {
+        let mut connection = server.connect();
+        let head = "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 8000000\r\n\r\n";
+        connection.send(head);
+        connection.send(&parts);
+        connection
+    };
+    let clients: Vec<_> = (0..6).map(open).collect();
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    drop(clients);
+    server.stop();
+}
+
 #[test]
 fn bodies_on_their_way_to_files_count() {
     const CLIENTS: usize = 800;

@@ -272,6 +272,27 @@ fn connections_are_written_to_listed_and_closed_over_rpc() {
 }
 
 #[test]
+fn messages_that_wait_for_a_worker_count() {
+    let server = ours(
+        "num_workers: 1",
+        "a: {addr: 'tcp://127.0.0.1:0', client_memory: 8MB}",
+    );
+    let mut busy = Client::of(&server, "a");
+    busy.send("slow 20000\r\n");
+    let message = format!("{}\r\n", "x".repeat(1 << 20));
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = Client::of(&server, "a");
+            client.send(&message);
+            client
+        })
+        .collect();
+    server.logged(&["clients hold more memory than `client_memory`"]);
+    drop((busy, clients));
+    server.stop();
+}
+
+#[test]
 fn what_clients_do_not_take_counts_for_their_memory() {
     let server = ours(
         "num_workers: 1",

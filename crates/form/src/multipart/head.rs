@@ -82,7 +82,7 @@ impl Part {
     }
 
     /// Bytes of it that stay in memory.
-    pub(super) fn kept(&self) -> usize {
+    pub fn kept(&self) -> usize {
         [
             Some(&self.name),
             self.filename.as_ref(),

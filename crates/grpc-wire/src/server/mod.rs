@@ -202,6 +202,8 @@ impl<A: Answers> Server<A> {
             Ok(metadata) => metadata,
             Err(status) => return failed(content, &status.into()),
         };
+        // PHP's part of the call has them once more.
+        exchange.takes(CALL + 2 * metadata.memory());
         let call = Call {
             method: method.clone(),
             metadata,
@@ -212,7 +214,6 @@ impl<A: Answers> Server<A> {
             accepted_us: request.accepted_us,
             content,
         };
-        exchange.takes(CALL);
         let is_text = content.flavour == Flavour::WebText;
         let incoming = Incoming::new(is_text, is_gzip, self.limits.receive);
         let mut input = Input::new(exchange, incoming);
