@@ -1259,9 +1259,12 @@ async fn whoever_opens_a_store_ends_the_pauses_of_the_others() {
     let directory = Directory::new();
     let store = LazyStore::new(directory.join("state"), PLENTY);
     let opened = AtomicBool::new(false);
-    let attempt = async || match opened.load(Relaxed) {
-        true => Ok(()),
-        false => Err(io::Error::other("not yet")),
+    let attempt = async || {
+        if opened.load(Relaxed) {
+            Ok(())
+        } else {
+            Err(io::Error::other("not yet"))
+        }
     };
     let waiting = store.until_done(attempt, |_| opened.store(true, Relaxed));
     let began = tokio::time::Instant::now();

@@ -839,6 +839,7 @@ fn the_page_names_a_test_for_each_bound() {
         "bodies.rs",
         "grpc.rs",
         "grpc_json.rs",
+        "tcp.rs",
         "../../../crates/serve/src/tls/mod.rs",
     ];
     let sources = sources.map(|name| std::fs::read_to_string(tests.join(name)).expect(name));
