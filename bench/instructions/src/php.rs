@@ -14,7 +14,8 @@ const WARM_UP: u64 = 50;
 /// Requests that are counted.
 const REQUESTS: u64 = 200;
 
-/// Callgrind names a pipe for orders by it, and so does who gives them.
+/// Callgrind names a pipe for orders by it, and so does who gives them. The server gives a worker
+/// the name of its own user, so the wrapper sets it once more.
 const USER: (&str, &str) = ("LOGNAME", "instructions");
 
 /// Which PHP the pools run: callgrind with PHP where it gets a worker's script, else PHP. Callgrind
@@ -23,6 +24,7 @@ const WRAPPER: &str = r#"#!/bin/sh
 case "$*" in
 *"SCRIPT"*)
     ulimit -Sn 256
+    export LOGNAME=instructions
     exec valgrind --quiet --trace-children=yes --tool=callgrind --callgrind-out-file=PROFILE.%p php "$@" ;;
 *) exec php "$@" ;;
 esac
