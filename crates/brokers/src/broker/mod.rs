@@ -234,6 +234,10 @@ pub(crate) enum BrokerError {
     /// This one thing was refused; nothing was done.
     Refused(String),
     /// It never takes this job as it is. Nothing was done.
+    #[cfg_attr(
+        not(any(feature = "item", feature = "beanstalk")),
+        expect(dead_code, reason = "Redis takes any job")
+    )]
     Unfit(String),
     /// The token names no job that is out.
     NotReserved,
