@@ -207,12 +207,7 @@ impl Keys {
     ///
     /// When another job has it, or too many keys are held.
     pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
-        let mut state = lock(&self.0);
-        state.take(unique, id, now_ms, has_room)?;
-        if let Some(held) = state.unique.get_mut(&*unique.key) {
-            held.is_pending = true;
-        }
-        Ok(())
+        lock(&self.0).take(unique, id, now_ms, true, has_room)
     }
 
     /// The push of a job with a key has come to its end: the job is there, or may be.
@@ -411,7 +406,7 @@ impl Restoring {
         let mut state = lock(&self.0.0);
         if !state.let_go.contains(id) {
             // It was let in once; a job that was pushed by now has it.
-            _ = state.take(unique, id, now_ms, |_, all, most| all < 2 * most);
+            _ = state.take(unique, id, now_ms, false, |_, all, most| all < 2 * most);
         }
     }
 }
@@ -445,6 +440,7 @@ impl State {
         unique: &Unique,
         id: &str,
         now_ms: u64,
+        is_pending: bool,
         has_room: impl Fn(u64, u64, u64) -> bool,
     ) -> Result<(), NotTaken> {
         let now = Instant::now();
@@ -475,7 +471,7 @@ impl State {
             is_period: unique.period.is_some(),
             is_done: false,
             while_queued: unique.while_queued,
-            is_pending: false,
+            is_pending,
             expires_at: unique.expires_at,
         };
         let key: Arc<str> = unique.key.as_str().into();
