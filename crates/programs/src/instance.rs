@@ -71,6 +71,11 @@ impl Surroundings {
         spec.settings.directory_in(&self.directory)
     }
 
+    /// The user of its processes; None where that is the server's.
+    fn user_of<'s>(&'s self, spec: &'s Spec) -> Option<&'s Credentials> {
+        spec.user.as_ref().or(self.user.as_ref())
+    }
+
     /// Whether a program could be started, before anything is done for it.
     pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), Refused> {
         let refused = |key, message, hint: String| Refused { key, message, hint };
@@ -87,7 +92,7 @@ impl Surroundings {
         if let Some((message, hint)) = command.needs_shell() {
             return Err(refused("command", message, hint));
         }
-        let user = spec.user.as_ref().or(self.user.as_ref());
+        let user = self.user_of(spec);
         let mut variables = self.pools.command_variables(user);
         spec.settings.set_variables(&mut variables);
         let program = command.program();
@@ -472,7 +477,7 @@ impl Instance {
     async fn spawn(&mut self) -> Result<(), NotStarted> {
         let spec = self.spec.clone();
         let settings = &spec.settings;
-        let user = spec.user.as_ref().or(self.around.user.as_ref());
+        let user = self.around.user_of(&spec);
         let socket = settings
             .notify
             .then(|| NotifySocket::open(user))
@@ -540,7 +545,7 @@ impl Instance {
     /// With the environment, the directory and the user of the program.
     fn program(&self, command: Option<&Command>, limit: Duration) -> Program {
         let settings = &self.spec.settings;
-        let user = self.spec.user.as_ref().or(self.around.user.as_ref());
+        let user = self.around.user_of(&self.spec);
         let mut environment = self.around.pools.command_variables(user);
         set(
             &mut environment,
