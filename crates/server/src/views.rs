@@ -59,19 +59,23 @@ pub(crate) fn processes_of(processes: &Processes) -> Vec<WorkersOf> {
 /// The number of processes in each state.
 pub(crate) fn program_status(processes: &Processes) -> Vec<Counter> {
     let mut counters: Vec<Counter> = Vec::new();
-    for service in processes.services() {
-        for report in processes.of(service).unwrap_or_default() {
-            match counters.iter_mut().find(|known| known.name == report.state) {
-                Some(known) => known.count += 1,
-                None => counters.push(Counter {
-                    name: report.state,
-                    count: 1,
-                }),
-            }
+    for report in reports(processes) {
+        match counters.iter_mut().find(|known| known.name == report.state) {
+            Some(known) => known.count += 1,
+            None => counters.push(Counter {
+                name: report.state,
+                count: 1,
+            }),
         }
     }
     counters.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
     counters
+}
+
+/// All processes of all services.
+fn reports(processes: &Processes) -> impl Iterator<Item = ProcessReport> {
+    let services = processes.services().into_iter();
+    services.flat_map(|service| processes.of(service).unwrap_or_default())
 }
 
 /// Waits of processes that are shown: a line each.
@@ -79,11 +83,8 @@ const MOST_WAITS: usize = 10;
 
 /// The processes that are not up yet; those first that run, for which the others wait.
 pub(crate) fn program_waits(processes: &Processes) -> Vec<ProgramWait> {
-    let services = processes.services().into_iter();
-    let mut reports: Vec<ProcessReport> = services
-        .flat_map(|service| processes.of(service).unwrap_or_default())
-        .filter(|report| report.waits.is_some())
-        .collect();
+    let waiting = reports(processes).filter(|report| report.waits.is_some());
+    let mut reports: Vec<ProcessReport> = waiting.collect();
     reports.sort_by_key(|report| report.pid == 0);
     reports.truncate(MOST_WAITS);
     let wait = |report: ProcessReport| {
