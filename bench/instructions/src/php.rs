@@ -24,7 +24,7 @@ const WRAPPER: &str = r#"#!/bin/sh
 case "$*" in
 *"SCRIPT"*)
     ulimit -Sn 256
-    export LOGNAME=instructions
+    export USER
     exec valgrind --quiet --trace-children=yes --tool=callgrind --callgrind-out-file=PROFILE.%p php "$@" ;;
 *) exec php "$@" ;;
 esac
@@ -180,6 +180,7 @@ impl PhpRow {
         let profile = folder.file(self.name, "profile");
         let text = WRAPPER
             .replace("SCRIPT", script)
+            .replace("USER", &format!("{}={}", USER.0, USER.1))
             .replace("PROFILE", &profile.to_string_lossy());
         fs::create_dir_all(&directory)
             .and_then(|()| fs::write(&file, text))

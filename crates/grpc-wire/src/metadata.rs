@@ -74,7 +74,7 @@ pub fn decode_binary(value: &[u8]) -> Option<Vec<u8>> {
 
 /// Values of a request's binary metadata: one field may have as many as it has commas, and each
 /// takes some seventy bytes.
-pub(crate) const MOST_BINARY: usize = 1000;
+const MOST_BINARY: usize = 1000;
 
 impl Metadata {
     pub const fn new() -> Self {

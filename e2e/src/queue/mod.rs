@@ -447,7 +447,7 @@ impl Run {
             };
             let sent = self.now();
             let said = client.call("jobs.Push", &json!({"job": message}));
-            let pushed = alone(outcome(&said, &id), &said);
+            let pushed = outcome_alone(&said, &id);
             let is_kept = pushed == Pushed::Kept;
             self.note(Event::Push(job, self.since(sent), pushed));
             is_kept.then_some(())
@@ -582,7 +582,7 @@ fn push(run: &Run, client: &mut Client, id: &str, pipeline: &str, random: &mut R
     let sent = run.now();
     let said = client.call("jobs.Push", &json!({"job": message}));
     let span = run.since(sent);
-    let pushed = alone(outcome(&said, id), &said);
+    let pushed = outcome_alone(&said, id);
     let mut ids = lock(&run.ids);
     ids.push(id.to_owned());
     if ids.len() > 20 {
@@ -633,12 +633,12 @@ fn outcome(said: &Answered, id: &str) -> Pushed {
     }
 }
 
-/// A job that is pushed alone is not kept where the store says that it can't be written. Those of a
-/// batch before it may be.
-fn alone(pushed: Pushed, said: &Answered) -> Pushed {
+/// A job that is pushed alone is not kept where the store says that it can't be written. Of a
+/// batch, some jobs may be.
+fn outcome_alone(said: &Answered, id: &str) -> Pushed {
     match said {
         Ok(Err(why)) if why.contains("the store can't be written") => Pushed::Refused,
-        _ => pushed,
+        _ => outcome(said, id),
     }
 }
 

@@ -191,22 +191,19 @@ fn heads_of_one_connection_are_counted_together() {
     server.stop();
 }
 
-/// Each is as long as a head may be that is not counted over HTTP/1.1.
-#[test]
-fn half_requests_with_long_heads_count() {
+/// Many connections send this and then nothing more. All of them would take 80 MB and more.
+fn blocks_count(bytes: &[u8]) {
     const CONNECTIONS: usize = 1200;
     let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
     assert_eq!(get(&server, "/", &["--http2"]), "Hello");
     let before = server.resident_memory();
-    let head = block(1, false, &request("/form", &long_field(15_000)));
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut stalled = Stalled::open(server.address(), 0);
-        // Whoever is closed already takes no more.
-        stalled.stream.write_all(&head).ok();
+        // A connection that is closed already takes no more.
+        stalled.stream.write_all(bytes).ok();
         connections.push(stalled);
     }
-    // All of them would take 80 MB.
     server.logged(&["clients hold more memory than `http.client_memory`"]);
     assert_eq!(get(&server, "/", &["--http2"]), "Hello");
     // Connections that are told to go have a second to do so.
@@ -216,27 +213,15 @@ fn half_requests_with_long_heads_count() {
     server.stop();
 }
 
+/// Each is as long as a head may be that is not counted over HTTP/1.1.
+#[test]
+fn half_requests_with_long_heads_count() {
+    blocks_count(&block(1, false, &request("/form", &long_field(15_000))));
+}
+
 #[test]
 fn heads_that_do_not_come_whole_count() {
-    const CONNECTIONS: usize = 1200;
-    let server = Server::start(site("app.php", "", "  client_memory: 16MB\n"));
-    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
-    let before = server.resident_memory();
-    let mut connections = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let mut stalled = Stalled::open(server.address(), 0);
-        // Whoever is closed already takes no more.
-        stalled.stream.write_all(&endless_block(1)).ok();
-        connections.push(stalled);
-    }
-    // All of them would take 90 MB.
-    server.logged(&["clients hold more memory than `http.client_memory`"]);
-    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
-    // Connections that are told to go have a second to do so.
-    wait_for("others to have gone", || {
-        (grown(&server, before) < 48 << 10).then_some(())
-    });
-    server.stop();
+    blocks_count(&endless_block(1));
 }
 
 /// A field of a few bytes that the table keeps, in a head of 15 KB that it came with.
@@ -430,6 +415,15 @@ fn windows_of_compressed_bodies_are_counted() {
     server.stop();
 }
 
+/// A server with 16 MB for clients, and where its metrics are.
+fn measured() -> (Server, SocketAddr) {
+    let metrics = free_address();
+    let site = site("app.php", "", "  client_memory: 16MB\n");
+    let more = format!("metrics: {{address: '{metrics}'}}\n");
+    site.write(".rr.yaml", &(site.read(".rr.yaml") + &more));
+    (Server::start(site), metrics)
+}
+
 /// What metrics say of a name without labels.
 fn figure(metrics: SocketAddr, name: &str) -> f64 {
     let text = Connection::open(metrics).get("/metrics").text();
@@ -441,12 +435,7 @@ fn figure(metrics: SocketAddr, name: &str) -> f64 {
 #[test]
 fn beyond_the_memory_for_clients_the_greediest_connection_goes() {
     const HALF: usize = 7 << 20;
-    let metrics = free_address();
-    let more = format!("metrics: {{address: '{metrics}'}}\n");
-    let site = site("app.php", "", "  client_memory: 16MB\n");
-    let config = format!("{}{more}", site.read(".rr.yaml"));
-    site.write(".rr.yaml", &config);
-    let server = Server::start(site);
+    let (server, metrics) = measured();
     let before = server.resident_memory();
     let field = [&b"a="[..], &vec![b'x'; HALF]].concat();
     let half = |server: &Server, bytes: &[u8]| {
@@ -502,14 +491,7 @@ fn names_of_parts_count() {
 fn bodies_on_their_way_to_files_count() {
     const CLIENTS: usize = 800;
     const MOST: u64 = 16 << 10;
-    let metrics = free_address();
-    let site = site("app.php", "", "  client_memory: 16MB\n");
-    let config = format!(
-        "{}metrics: {{address: '{metrics}'}}\n",
-        site.read(".rr.yaml")
-    );
-    site.write(".rr.yaml", &config);
-    let server = Server::start(site);
+    let (server, metrics) = measured();
     let before = server.resident_memory();
     let form = "Content-Type: multipart/form-data; boundary=b";
     let file = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n";
