@@ -44,7 +44,7 @@ const LAST_CALLS: Duration = Duration::from_millis(20);
 const MOVING: Duration = Duration::from_secs(30);
 /// A run of a schedule that has begun is with its broker and noted by then.
 const LAST_RUNS: Duration = Duration::from_secs(2);
-/// How often it is asked whether a process before still has jobs, or is about to hand over.
+/// The server asks this often whether a process before still has jobs, or is about to hand over.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
 /// Queues of jobs before their start.
@@ -303,7 +303,7 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
         opening.spawn(async move {
             let mut has_failed = false;
             let open = || async {
-                // Who pushes is told what is wrong with the store by its pipeline.
+                // The pipeline tells pushes what is wrong with the store.
                 _ = store.get_at_last().await;
                 pipelines.open_announced(&name, &pipeline).await
             };

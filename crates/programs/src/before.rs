@@ -242,7 +242,7 @@ mod tests {
         let last = &mut processes[0];
         let gone = timeout(PATIENCE, last.before.are_gone());
         gone.await.expect("it waits for nobody");
-        // Those of processes that are gone are not handed on.
+        // Pipes of processes that are gone are not handed on.
         let next = last.upgrade();
         assert!(next.sockets.offered().unwrap().len() <= 2);
     }

@@ -134,8 +134,8 @@ impl Program {
         lines_up
     }
 
-    /// The one that it waits for next.
-    pub(crate) fn waits_behind(&self, what: &str) {
+    /// Names what it waits for from now on.
+    pub(crate) fn update_wait(&self, what: &str) {
         self.line.send_if_modified(|line| {
             let wait = line.as_mut();
             wait.map(|wait| what.clone_into(&mut wait.what)).is_some()

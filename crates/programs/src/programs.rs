@@ -193,7 +193,7 @@ impl Programs {
             for program in group {
                 let what = format!("`{}` (`order`)", program.spec().name);
                 let later = groups[at + 1..].iter().flatten();
-                later.for_each(|later| later.waits_behind(&what));
+                later.for_each(|later| later.update_wait(&what));
                 self.wait_for(&program).await;
             }
         }

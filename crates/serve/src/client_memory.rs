@@ -373,7 +373,7 @@ impl Charge {
     /// Waits, before more is read, while clients hold more than they may: those that have to go
     /// give up theirs first.
     pub async fn fits(&self) {
-        /// Then it goes on: whoever has to go is at work elsewhere.
+        /// After that it goes on: the connections that have to go wait for other threads.
         const TURNS: usize = 1000;
         const TURN: Duration = Duration::from_millis(1);
         let Some(account) = &self.account else {

@@ -342,7 +342,7 @@ impl Entered {
         })
     }
 
-    /// Whether what is only faster is left undone.
+    /// Whether memory is short, so that nothing is held only to be faster.
     pub(crate) fn is_memory_tight(&self) -> bool {
         self.service.memory.is_tight()
     }

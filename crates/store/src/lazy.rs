@@ -28,8 +28,8 @@ const NEXT_TRY: Duration = Duration::from_millis(20);
 /// A server that was killed keeps its locks until the system has cleared it away, which takes the
 /// longer the more memory it had.
 const CLEARED: Duration = Duration::from_secs(2);
-/// How often the store is tried that other processes of this server still have. They leave it when
-/// their jobs have run.
+/// The pause between two tries to open the store while other processes of this server have it. They
+/// leave it when their jobs have run.
 const UNTIL_LEFT: Duration = Duration::from_millis(50);
 /// Pauses between tries of what a disk does not allow: most of its troubles are over soon, and
 /// nobody waits longer than that after one that was not.
@@ -94,7 +94,7 @@ impl LazyStore {
         self.when_left(|| self.get_now()).await
     }
 
-    /// The same for who waits as long as other processes of this server have it.
+    /// The store, after other processes of this server have left it, however long that takes.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl LazyStore {
         }
     }
 
-    /// Whether the last try to open it has succeeded, if there was one; else why not. One that
-    /// another process has is to come.
+    /// The state after the last try to open it. It counts as well if nobody has tried, and while
+    /// another process has it.
     ///
     /// # Errors
     ///
@@ -248,7 +248,8 @@ impl LazyStore {
         self.when_left(|| self.claim_now()).await
     }
 
-    /// The same for who waits as long as other processes of this server have it.
+    /// The claim, after other processes of this server have left the directory, however long that
+    /// takes.
     ///
     /// # Errors
     ///

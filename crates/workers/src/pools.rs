@@ -312,8 +312,9 @@ impl Pools {
         self.lock().server.command.clone()
     }
 
-    /// What a command is started with that is of no pool: the server's environment, who its user is
-    /// if it has one of its own, what finds the services, and `server.env`. What comes later wins.
+    /// The environment of a command that belongs to no pool: that of the server, then the variables
+    /// that name its user if it has its own, then the addresses of services, then `server.env`.
+    /// Later ones replace earlier ones.
     pub fn command_variables(&self, user: Option<&Credentials>) -> Vec<(OsString, OsString)> {
         let state = self.lock();
         let mut variables = state.environment.to_vec();

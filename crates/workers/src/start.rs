@@ -552,7 +552,7 @@ fn extend<'a>(
 pub(crate) fn name_user(variables: &mut Vec<(OsString, OsString)>, user: &Credentials) {
     set(variables, "USER", user.name());
     set(variables, "HOME", user.home());
-    // Where the server has it, it is the server's.
+    // Not every environment has it. If this one does, it names the server's user.
     if variables.iter().any(|(name, _)| name == "LOGNAME") {
         set(variables, "LOGNAME", user.name());
     }

@@ -55,7 +55,8 @@ pub(super) fn short_time(duration: Duration) -> String {
     time(duration)
 }
 
-/// How long a process in this state has waited for something, or the one that replaces it.
+/// Says how long a process has waited for something. In a state other than `starting`, the process
+/// is up, and its replacement waits.
 pub(super) fn has_waited(state: &str, what: &str, time: Duration) -> String {
     let who = match state {
         "starting" => "",

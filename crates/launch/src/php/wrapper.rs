@@ -1,8 +1,8 @@
-//! Programs that run the command behind them: `nice -n 5 php worker.php`.
+//! Programs that run the command in their arguments: `nice -n 5 php worker.php`.
 //!
-//! A list of words, no more: an option that is not known here may have a word behind it, so that
-//! nobody can tell where the command begins. `sudo` asks a configuration of its own, and is
-//! believed.
+//! This is a list of words, and no more. After an option that is not listed, the next word may be
+//! its value, so nobody can tell where the command begins. `sudo` is not listed: it reads a
+//! configuration of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_behind_wrappers_is_found() {
+    fn the_command_after_wrappers_is_found() {
         for (written, expected) in [
             ("php a.php", "php a.php"),
             ("env php a.php", "php a.php"),

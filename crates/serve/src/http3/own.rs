@@ -16,7 +16,7 @@ pub(crate) const STREAM_WINDOW: u32 = 128 << 10;
 /// Bytes of all requests of a connection that may be on their way, until it has one with a body
 /// that is counted.
 pub(crate) const FIRST_WINDOW: u32 = 32 << 10;
-/// And from then on.
+/// The same after the first request with such a body.
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Memory for as many bytes: where pieces come out of order, `quinn` keeps whole packets, up to
 /// one and a half times as many bytes beside those that count.

@@ -163,7 +163,8 @@ impl Registry {
         lock(&self.0.state).opening.insert(name.to_owned(), None);
     }
 
-    /// One that can't be opened can be tried again; who pushes hears why meanwhile.
+    /// Opens a pipeline that was announced. If that fails, it can be tried again. Until then,
+    /// pushes are refused with the reason.
     pub(crate) async fn open_announced(
         &self,
         name: &str,
@@ -233,11 +234,11 @@ impl Registry {
 
     /// Waits for one that is being opened, also after failures, as long as a driver may take.
     pub(crate) async fn opened(&self, name: &str) {
-        // Who uses it then hears why it is not open.
+        // A caller that uses it after a time-out gets the reason why it is not open.
         _ = timeout(self.0.patience, self.when_opened(name, |_| true)).await;
     }
 
-    /// As long as a pipeline is not open, and `waits` says so of the last failure.
+    /// Returns when a pipeline is open, or when `waits` is false for the last failure.
     async fn when_opened(&self, name: &str, waits: impl Fn(Option<&str>) -> bool) {
         loop {
             let mut opened = std::pin::pin!(self.0.opened.notified());
