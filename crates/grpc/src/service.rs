@@ -78,7 +78,8 @@ struct Grpc {
     all_pools: Pools,
     pools: PoolSet,
     tasks: JoinSet<()>,
-    _certificates: JoinSet<()>,
+    certificates: Option<Certificates>,
+    _looks: JoinSet<()>,
     io: Io,
 }
 
@@ -255,7 +256,8 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
         all_pools: workers.pools,
         pools,
         tasks,
-        _certificates: Certificates::watch(certificates.as_ref()),
+        _looks: Certificates::watch(certificates.as_ref()),
+        certificates,
         io: workers.io,
     })
 }
@@ -464,12 +466,22 @@ impl Grpc {
             }
             Err(_) => return Reload::Failed, // it panicked, which was reported
         };
+        let certificates = match &self.certificates {
+            None => None,
+            Some(certificates) => match certificates.read_again().await {
+                Ok(read) => Some((certificates, read)),
+                Err(_) => return Reload::Failed,
+            },
+        };
         self.state.set(false);
         let specs = specs(&to, &self.spool);
         let changed = self.all_pools.change(GRPC, &self.pools, &specs).await;
         self.state.set(true);
         if !changed {
             return Reload::Failed;
+        }
+        if let Some((certificates, read)) = certificates {
+            certificates.replace(read);
         }
         *lock(&self.shown) = loaded.table.clone();
         tell(&loaded.doubts);

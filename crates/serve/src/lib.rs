@@ -80,7 +80,6 @@ pub use sent::{AnsweredBy, Destination, OnSent, Sent, Split};
 pub use service::Service;
 pub use settings::{CertifiedClients, ClientAuth, read_pair, read_proxies};
 pub use source::{BodySource, Read};
-pub use tls::{
-    CertificateError, ClientCertificates, Pair, Renewed, Store, Tls, TlsError, read_authorities,
-};
+pub use tls::renewal::{ReadTls, Renewed};
+pub use tls::{Authorities, CertificateError, ClientCertificates, Pair, Store, Tls, TlsError};
 pub use upgrade::{Upgrade, Upgraded};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Subnet, Table};
 
 use crate::proxy_protocol::ProxyProtocol;
-use crate::tls::{CertificateError, ClientCertificates, Pair, read_authorities};
+use crate::tls::{Authorities, CertificateError, ClientCertificates, Pair};
 
 /// As RoadRunner's: a header is the first that a load balancer sends.
 const HEADER_TIME: Duration = Duration::from_secs(5);
@@ -117,13 +117,11 @@ impl CertifiedClients {
     ///
     /// When the file can't be read, or has none.
     pub fn load(&self, directory: &Path) -> Result<Option<ClientCertificates>, CertificateError> {
-        let roots = || match &self.root_ca {
-            Some(path) => read_authorities(&directory.join(path)),
-            None => Ok(Vec::new()),
-        };
+        // Without one, settings are not read so far.
+        let file = directory.join(self.root_ca.as_deref().unwrap_or_else(|| "".as_ref()));
         let of = |required| {
             Ok(ClientCertificates::Of {
-                roots: roots()?,
+                authorities: Authorities::read(&file)?,
                 required,
             })
         };

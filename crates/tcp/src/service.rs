@@ -284,16 +284,16 @@ impl Running for Tcp {
                 return Reload::NeedsRestart;
             }
             let mut certificates = Vec::new();
-            for (_, settings) in &to.settings.servers {
-                let read = match &settings.tls {
-                    None => None,
-                    Some(tls) => {
+            for (served, (_, settings)) in self.served.iter().zip(&to.settings.servers) {
+                let read = match (&settings.tls, &served.certificates) {
+                    (Some(tls), Some(certificates)) => {
                         let pairs = Pair::all_in(&tls.pairs, &self.directory);
-                        let Some(read) = Certificates::read(pairs).await else {
+                        let Ok(read) = certificates.read(pairs).await else {
                             return Reload::Failed;
                         };
                         Some(read)
                     }
+                    _ => None,
                 };
                 certificates.push(read);
             }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pronghorn_serve::{Pair, Renewed, Store, Tls, TlsError};
-use tokio::task::{JoinSet, spawn_blocking};
+use pronghorn_serve::{Pair, ReadTls, Renewed, Store, Tls, TlsError};
+use tokio::task::JoinSet;
 
 use crate::settings::TlsSettings;
 
@@ -12,7 +12,6 @@ use crate::settings::TlsSettings;
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
     pub(crate) tls: Tls,
-    store: Arc<Store>,
 }
 
 impl Certificates {
@@ -21,38 +20,51 @@ impl Certificates {
         let pairs = Pair::all_in(&settings.pairs, directory);
         let store = Arc::new(Store::load(&pairs)?);
         let clients = settings.clients.load(directory)?;
-        let tls = Tls::with_clients(store.clone(), clients)?.for_streams();
-        Ok(Self { tls, store })
+        let tls = Tls::with_clients(store, clients)?.for_streams();
+        Ok(Self { tls })
     }
 
     /// Looks for changed files, as one of these tasks.
     pub(crate) fn watch(&self, tasks: &mut JoinSet<()>) {
-        tasks.spawn(self.store.clone().watch(tell));
+        tasks.spawn(self.tls.clone().watch(tell));
     }
 
-    /// Reads the pairs that the configuration names now, for [`replace`](Self::replace). None where
-    /// they can't be used, which is told.
-    pub(crate) async fn read(pairs: Vec<Pair>) -> Option<Store> {
-        let read = spawn_blocking(move || Store::load(&pairs)).await.ok()?;
+    /// Reads the pairs that the configuration names now, and the authorities of clients, for
+    /// [`replace`](Self::replace).
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them, which is told.
+    pub(crate) async fn read(&self, pairs: Vec<Pair>) -> Result<ReadTls, String> {
+        let read = self.tls.read_again(Some(pairs)).await;
         if let Err(error) = &read {
-            tracing::error!(target: "tcp", "the old certificates stay in use: {error}");
+            tracing::error!(
+                target: "tcp",
+                "reload failed, nothing has changed; the old certificates stay in use: {error}"
+            );
         }
-        read.ok()
+        read
     }
 
     /// Goes over to others.
-    pub(crate) fn replace(&self, others: Store) {
-        self.store.replace(others);
+    pub(crate) fn replace(&self, others: ReadTls) {
+        for file in self.tls.replace(others) {
+            tracing::info!(
+                target: "tcp", certificate = %file.display(),
+                "new certificates are in use"
+            );
+        }
     }
 }
 
 fn tell(renewed: Renewed) {
-    let certificate = renewed.pair.certificate.display();
+    let certificate = renewed.file.display();
+    let subject = renewed.subject;
     match renewed.result {
-        Ok(()) => tracing::info!(target: "tcp", %certificate, "the certificate is renewed"),
+        Ok(()) => tracing::info!(target: "tcp", %certificate, "{subject} is renewed"),
         Err(error) => tracing::error!(
             target: "tcp", %certificate,
-            "the certificate can't be renewed, the one before stays in use: {error}"
+            "{subject} can't be renewed, the one before stays in use: {error}"
         ),
     }
 }

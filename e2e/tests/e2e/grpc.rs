@@ -1020,9 +1020,33 @@ fn only_certified_clients_are_let_in() {
     // One of another authority.
     let others = Certificates::new();
     let path = |name: &str| others.path(name).display().to_string();
-    let (certificate, key) = (path("client.pem"), path("client.key"));
-    let (passed, said) = ask(&["--cert", &certificate, "--key", &key]);
+    let other = ["--cert", &path("client.pem"), "--key", &path("client.key")];
+    let (passed, said) = ask(&other);
     assert!(!passed, "{said}");
+
+    // A key that can't be used changes nothing, nor does it while nobody mends it.
+    let server_key = certificates.path("server.key");
+    let text = std::fs::read(&server_key).unwrap();
+    std::fs::write(&server_key, "").unwrap();
+    for _ in 0..2 {
+        let failed = server.steer(&["reload"]);
+        failed.assert_refused(&[
+            "the reload failed",
+            "there is no private key in",
+            "server.key",
+        ]);
+    }
+    let mine = ["--cert", &certificate, "--key", &key];
+    assert!(ask(&mine).0);
+    std::fs::write(&server_key, text).unwrap();
+    // curl knows the server by the authority of before, wherefore it is still in the list.
+    let authorities = [&certificates, &others].map(|of| {
+        let text = std::fs::read_to_string(of.path("ca.pem"));
+        text.unwrap()
+    });
+    std::fs::write(certificates.path("ca.pem"), authorities.concat()).unwrap();
+    server.steer(&["reload"]).assert_said(&["is applied"]);
+    assert!(ask(&mine).0 && ask(&other).0);
     server.stop();
 }
 

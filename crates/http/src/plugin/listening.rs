@@ -114,19 +114,9 @@ impl Certificates {
     pub(super) fn watch(certificates: Option<&Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         if let Some(certificates) = certificates {
-            tasks.spawn(certificates.store.clone().watch(tell));
+            tasks.spawn(certificates.tls.clone().watch(tell));
         }
         tasks
-    }
-
-    /// False where a pair that has changed can't be used.
-    async fn refresh(&self) -> bool {
-        let Some(renewed) = self.store.refreshed().await else {
-            return false;
-        };
-        let are_used = renewed.iter().all(|renewed| renewed.result.is_ok());
-        renewed.into_iter().for_each(tell);
-        are_used
     }
 
     /// Reads what the configuration names now, for [`renew`](Self::renew). None where it has no
@@ -138,28 +128,28 @@ impl Certificates {
     pub(super) async fn read(
         settings: &HttpSettings,
         folder: &Path,
-    ) -> Result<Option<ReadCertificates>, String> {
+    ) -> Result<Option<Store>, String> {
         let pairs = pairs(settings, folder);
         if pairs.is_empty() {
             return Ok(None);
         }
         let read = tokio::task::spawn_blocking(move || {
             let store = Store::load(&pairs).map_err(|error| error.to_string())?;
-            Ok(Some(ReadCertificates { store, pairs }))
+            Ok(Some(store))
         });
         read.await
             .map_err(|panicked| panicked.to_string())
             .flatten()
     }
 
-    /// Goes over to what was read. False where a file has changed since, and can't be used.
-    pub(super) async fn renew(&self, read: ReadCertificates) -> bool {
-        if self.store.has(&read.pairs) {
-            return self.refresh().await;
+    /// Goes over to what was read.
+    pub(super) fn renew(&self, read: Store) {
+        for file in self.store.replace(read) {
+            tracing::info!(
+                target: "http", certificate = %file.display(),
+                "new certificates are in use"
+            );
         }
-        self.store.replace(read.store);
-        tracing::info!(target: "http", "new certificates are in use");
-        true
     }
 }
 
@@ -181,19 +171,14 @@ pub(super) fn http3_ports(listeners: &[Listener]) -> Vec<u16> {
     listeners.iter().filter_map(Listener::http3_port).collect()
 }
 
-/// Certificates that can be used, and are not yet.
-pub(super) struct ReadCertificates {
-    store: Store,
-    pairs: Vec<Pair>,
-}
-
 fn tell(renewed: Renewed) {
-    let certificate = renewed.pair.certificate.display();
+    let certificate = renewed.file.display();
+    let subject = renewed.subject;
     match renewed.result {
-        Ok(()) => tracing::info!(target: "http", %certificate, "the certificate is renewed"),
+        Ok(()) => tracing::info!(target: "http", %certificate, "{subject} is renewed"),
         Err(error) => tracing::error!(
             target: "http", %certificate,
-            "the certificate can't be renewed, the one before stays in use: {error}"
+            "{subject} can't be renewed, the one before stays in use: {error}"
         ),
     }
 }

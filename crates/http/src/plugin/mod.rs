@@ -768,10 +768,8 @@ impl Http {
             .set(settings.max_per_address, settings.client.subnets());
         self.patience = Patience::of(settings);
         self.service.set_handler(handler);
-        if let (Some(tls), Some(read)) = (&self.tls, certificates)
-            && !tls.renew(read).await
-        {
-            return Reload::Failed;
+        if let (Some(tls), Some(read)) = (&self.tls, certificates) {
+            tls.renew(read);
         }
         Reload::Applied
     }

@@ -179,27 +179,73 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     }
 }
 
-/// Marks by which a pair's files are seen to be others than before. Looks through symbolic links,
-/// which is how certbot and Kubernetes exchange them.
+/// Marks by which files are seen to be others than before. Looks through symbolic links, which is
+/// how certbot and Kubernetes exchange them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stamp([Option<FileStamp>; 2]);
+pub(super) struct Stamp(Vec<Option<FileStamp>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileStamp {
     inode: (u64, u64),
     modified: (i64, i64),
+    /// Other permissions change nothing else.
+    changed: (i64, i64),
     len: u64,
 }
 
 impl Stamp {
-    pub(super) fn of(pair: &Pair) -> Self {
-        Self([&pair.certificate, &pair.key].map(|path| {
+    pub(super) fn of_pair(pair: &Pair) -> Self {
+        Self::of(&[&pair.certificate, &pair.key])
+    }
+
+    pub(super) fn of(files: &[&Path]) -> Self {
+        let stamps = files.iter().map(|path| {
             let file = std::fs::metadata(path).ok()?;
             Some(FileStamp {
                 inode: (file.dev(), file.ino()),
                 modified: (file.mtime(), file.mtime_nsec()),
+                changed: (file.ctime(), file.ctime_nsec()),
                 len: file.len(),
             })
-        }))
+        });
+        Self(stamps.collect())
+    }
+}
+
+/// Whether files have to be read again.
+#[derive(Debug, Clone)]
+pub(super) struct ReadState {
+    /// The files whose content is in use.
+    used: Stamp,
+    /// The last attempt, if it failed, and its error.
+    failed: Option<(Stamp, String)>,
+}
+
+impl ReadState {
+    /// `used` is from before the files were read: what changes meanwhile is read again.
+    pub(super) const fn new(used: Stamp) -> Self {
+        Self { used, failed: None }
+    }
+
+    /// After a failure they are read each time: a file system can recover without a trace in the
+    /// marks.
+    pub(super) fn is_due(&self, now: &Stamp) -> bool {
+        self.failed.is_some() || *now != self.used
+    }
+
+    /// Notes how reading went. False where it failed as before, which was told.
+    pub(super) fn note<T>(&mut self, read_at: Stamp, result: &Result<T, CertificateError>) -> bool {
+        match result {
+            Ok(_) => {
+                *self = Self::new(read_at);
+                true
+            }
+            Err(error) => {
+                let failed = Some((read_at, error.to_string()));
+                let is_news = self.failed != failed;
+                self.failed = failed;
+                is_news
+            }
+        }
     }
 }

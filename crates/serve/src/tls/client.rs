@@ -1,6 +1,6 @@
 //! Certificates of clients: who must show one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -10,7 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 
-use super::certificate::{CertificateError, certificates};
+use super::certificate::{CertificateError, ReadState, Stamp, certificates};
 
 /// Which certificates clients show.
 #[derive(Debug, Clone)]
@@ -19,18 +19,51 @@ pub enum ClientCertificates {
     Any { required: bool },
     /// Certificates of these authorities and of no others.
     Of {
-        roots: Vec<CertificateDer<'static>>,
+        authorities: Authorities,
         required: bool,
     },
 }
 
-/// Reads the certificates of authorities, in PEM.
-///
-/// # Errors
-///
-/// When the file can't be read, or has none.
-pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    certificates(path)
+/// Certificates of authorities, from one file in PEM.
+#[derive(Debug, Clone)]
+pub struct Authorities {
+    pub(super) file: PathBuf,
+    pub(super) roots: Vec<CertificateDer<'static>>,
+    pub(super) read: ReadState,
+}
+
+impl Authorities {
+    /// Reads them.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be read, has none, or has one that can't be used.
+    pub fn read(file: &Path) -> Result<Self, CertificateError> {
+        let stamp = Self::stamp(file);
+        let authorities = Self {
+            roots: certificates(file)?,
+            file: file.to_owned(),
+            read: ReadState::new(stamp),
+        };
+        let broken = |cause| {
+            let path = file.to_owned();
+            CertificateError::Broken { path, cause }
+        };
+        authorities.store().map_err(broken)?;
+        Ok(authorities)
+    }
+
+    pub(super) fn stamp(file: &Path) -> Stamp {
+        Stamp::of(&[file])
+    }
+
+    fn store(&self) -> Result<RootCertStore, rustls::Error> {
+        let mut store = RootCertStore::empty();
+        for root in &self.roots {
+            store.add(root.clone())?;
+        }
+        Ok(store)
+    }
 }
 
 impl ClientCertificates {
@@ -43,14 +76,13 @@ impl ClientCertificates {
                 let provider = provider.clone();
                 return Ok(Arc::new(AnyClient { required, provider }));
             }
-            Self::Of { roots, required } => (roots, required),
+            Self::Of {
+                authorities,
+                required,
+            } => (authorities.store()?, required),
         };
-        let mut store = RootCertStore::empty();
-        for root in roots {
-            store.add(root)?;
-        }
         let builder =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider.clone());
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let builder = if required {
             builder
         } else {

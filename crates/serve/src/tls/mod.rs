@@ -5,12 +5,14 @@
 mod certificate;
 mod client;
 mod diagnosis;
+pub(crate) mod renewal;
 mod store;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use pronghorn_base::LogThrottle;
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::ServerConfig;
@@ -30,8 +32,8 @@ use crate::owner::{Owner, tell};
 use crate::tls_socket::TlsSocket;
 
 pub use certificate::{CertificateError, Pair};
-pub use client::{ClientCertificates, read_authorities};
-pub use store::{Renewed, Store};
+pub use client::{Authorities, ClientCertificates};
+pub use store::Store;
 
 /// How long a client may take from the connection to the end of the handshake. As long as for a
 /// head: it is what comes before one.
@@ -98,9 +100,12 @@ pub enum TlsError {
 /// be repeated by anybody who saw it.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    config: Arc<ServerConfig>,
-    /// A certificate that a client has shown is that of an authority.
-    verifies: bool,
+    config: Arc<ArcSwap<ServerConfig>>,
+    store: Arc<Store>,
+    /// If there are any, a certificate that a client has shown is that of one of them.
+    authorities: Option<Arc<Mutex<Authorities>>>,
+    /// Clients must show a certificate of these authorities.
+    requires: bool,
     /// Clients are asked for certificates.
     asks: bool,
     strangers: Arc<LogThrottle>,
@@ -126,30 +131,20 @@ impl Tls {
         store: Arc<Store>,
         clients: Option<ClientCertificates>,
     ) -> Result<Self, TlsError> {
-        Self::set_up(store, clients).map_err(TlsError::Setup)
-    }
-
-    fn set_up(
-        store: Arc<Store>,
-        clients: Option<ClientCertificates>,
-    ) -> Result<Self, rustls::Error> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifies = matches!(clients, Some(ClientCertificates::Of { .. }));
-        let asks = clients.is_some();
-        let clients = match clients {
-            Some(clients) => clients.verifier(&provider)?,
-            None => WebPkiClientVerifier::no_client_auth(),
+        let (authorities, requires) = match &clients {
+            Some(ClientCertificates::Of {
+                authorities,
+                required,
+            }) => (Some(authorities.clone()), *required),
+            _ => (None, false),
         };
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(clients)
-            .with_cert_resolver(store);
-        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
-        config.ticketer = aws_lc_rs::Ticketer::new()?;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
+        let asks = clients.is_some();
+        let config = config(store.clone(), clients).map_err(TlsError::Setup)?;
         Ok(Self {
-            config: Arc::new(config),
-            verifies,
+            config: Arc::new(ArcSwap::from_pointee(config)),
+            store,
+            authorities: authorities.map(Mutex::new).map(Arc::new),
+            requires,
             asks,
             strangers: Arc::default(),
             owner: Owner::Http,
@@ -159,14 +154,16 @@ impl Tls {
     /// For connections that speak no HTTP: no protocol is agreed on in the handshake.
     #[must_use]
     pub fn for_streams(mut self) -> Self {
-        Arc::make_mut(&mut self.config).alpn_protocols.clear();
+        let mut config = ServerConfig::clone(&self.config.load());
+        config.alpn_protocols.clear();
+        self.config = Arc::new(ArcSwap::from_pointee(config));
         self.owner = Owner::Tcp;
         self
     }
 
     /// For QUIC, where HTTP/3 is spoken: with the same certificates, and TLS 1.3 alone.
     pub(crate) fn for_quic(&self) -> Option<QuicServerConfig> {
-        let mut config = ServerConfig::clone(&self.config);
+        let mut config = ServerConfig::clone(&self.config.load());
         config.alpn_protocols = vec![crate::http3::ALPN.to_vec()];
         if !self.asks {
             // Who comes back may send a request with its first packets. Sessions are kept here and
@@ -177,6 +174,10 @@ impl Tls {
             config.max_early_data_size = u32::MAX; // QUIC has limits of its own
         }
         QuicServerConfig::try_from(config).ok() // it has the cipher suite that QUIC begins with
+    }
+
+    const fn verifies(&self) -> bool {
+        self.authorities.is_some()
     }
 
     /// Whether clients are asked for certificates: who they are is known when they have shaken
@@ -190,7 +191,7 @@ impl Tls {
         &self,
         shown: Option<Box<dyn Any>>,
     ) -> Option<ClientCertificate> {
-        let shown = shown.filter(|_| self.verifies)?;
+        let shown = shown.filter(|_| self.verifies())?;
         let shown = shown.downcast::<Vec<CertificateDer<'static>>>().ok()?;
         shown.first().map(|der| ClientCertificate::new(der))
     }
@@ -230,7 +231,10 @@ impl Tls {
             }
         }
         let socket = TlsSocket::new(stream, self.asks);
-        match TlsAcceptor::from(self.config.clone()).accept(socket).await {
+        match TlsAcceptor::from(self.config.load_full())
+            .accept(socket)
+            .await
+        {
             Ok(mut stream) => {
                 stream.get_mut().0.gave();
                 Accepted::Tls(Box::new(stream))
@@ -248,7 +252,7 @@ impl Tls {
             .get_ref()
             .1
             .peer_certificates()
-            .filter(|_| self.verifies)?;
+            .filter(|_| self.verifies())?;
         shown.first().map(|der| ClientCertificate::new(der))
     }
 
@@ -262,6 +266,25 @@ impl Tls {
             );
         }
     }
+}
+
+fn config(
+    store: Arc<Store>,
+    clients: Option<ClientCertificates>,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let clients = match clients {
+        Some(clients) => clients.verifier(&provider)?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(store);
+    config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(config)
 }
 
 /// Whether client and server agreed on HTTP/2.
@@ -401,7 +424,7 @@ mod tests {
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
         let tls = Tls {
-            config: Arc::new(server),
+            config: Arc::new(ArcSwap::from_pointee(server)),
             ..Tls::new(Arc::new(Store::load(&[]).unwrap())).unwrap()
         };
         let name = "a.example".try_into().unwrap();

@@ -1,22 +1,16 @@
 //! The certificates that are in use: which one a client gets, and new ones in their place.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pronghorn_base::lock;
 use pronghorn_h1::host_of;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
 
-use super::certificate::{Certificate, CertificateError, Pair, Stamp};
-
-/// How often the files of certificates are looked at. Watching them would not see through the
-/// symbolic links that certbot and Kubernetes exchange; a look is two system calls a file.
-const LOOK: Duration = Duration::from_secs(5);
+use super::certificate::{Certificate, CertificateError, Pair, ReadState, Stamp};
 
 /// Certificates by name. Handshakes read it without a lock.
 #[derive(Debug)]
@@ -25,22 +19,12 @@ pub struct Store {
     files: Mutex<Vec<Watched>>,
 }
 
-/// A pair, its certificate, and the state of its files when they were read last, whatever came of
-/// it.
+/// A pair and its certificate.
 #[derive(Debug, Clone)]
 struct Watched {
     pair: Pair,
-    stamp: Stamp,
+    read: ReadState,
     certificate: Arc<Certificate>,
-}
-
-/// How the reading of a pair ended whose files changed.
-#[derive(Debug)]
-pub struct Renewed {
-    /// The files.
-    pub pair: Pair,
-    /// An error leaves the certificate in use that was there before.
-    pub result: Result<(), CertificateError>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +44,7 @@ impl Store {
         let load = |pair: &Pair| {
             Ok(Watched {
                 // Before the files: what changes while they are read is read again.
-                stamp: Stamp::of(pair),
+                read: ReadState::new(Stamp::of_pair(pair)),
                 certificate: Arc::new(Certificate::load(pair)?),
                 pair: pair.clone(),
             })
@@ -72,60 +56,51 @@ impl Store {
         })
     }
 
-    /// Reads those pairs again whose files have changed since they were read last. Blocks for the
-    /// disk.
-    pub fn refresh(&self) -> Vec<Renewed> {
+    /// Reads those pairs again whose files have changed since they were read last, or could not be
+    /// read. An error leaves the certificate in use that was there before, and is given once.
+    /// Blocks for the disk.
+    pub(super) fn refresh(&self) -> Vec<(PathBuf, Result<(), CertificateError>)> {
         let mut files = lock(&self.files);
         let mut renewed = Vec::new();
         for watched in files.iter_mut() {
-            let stamp = Stamp::of(&watched.pair);
-            if stamp == watched.stamp {
+            let stamp = Stamp::of_pair(&watched.pair);
+            if !watched.read.is_due(&stamp) {
                 continue;
             }
-            watched.stamp = stamp;
             let result = Certificate::load(&watched.pair).map(|certificate| {
                 watched.certificate = Arc::new(certificate);
             });
-            renewed.push(Renewed {
-                pair: watched.pair.clone(),
-                result,
-            });
+            if watched.read.note(stamp, &result) {
+                renewed.push((watched.pair.certificate.clone(), result));
+            }
         }
-        if renewed.iter().any(|renewed| renewed.result.is_ok()) {
+        if renewed.iter().any(|(_, result)| result.is_ok()) {
             self.used.store(Arc::new(Used::of(&files)));
         }
         renewed
     }
 
-    /// The same on a file thread. None where that panicked, which was reported.
-    pub async fn refreshed(self: &Arc<Self>) -> Option<Vec<Renewed>> {
-        let store = self.clone();
-        spawn_blocking(move || store.refresh()).await.ok()
-    }
-
-    /// Looks for changed files until it is dropped, and tells what came of each.
-    pub async fn watch(self: Arc<Self>, tell: fn(Renewed)) {
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            looks.tick().await;
-            let renewed = self.refreshed().await.unwrap_or_default();
-            renewed.into_iter().for_each(tell);
-        }
-    }
-
-    /// Whether it is these that are in use.
-    pub fn has(&self, pairs: &[Pair]) -> bool {
+    /// The pairs that are in use.
+    pub(super) fn pairs(&self) -> Vec<Pair> {
         let files = lock(&self.files);
-        files.iter().map(|watched| &watched.pair).eq(pairs)
+        files.iter().map(|watched| watched.pair.clone()).collect()
     }
 
-    /// Goes over to other pairs, which were loaded.
-    pub fn replace(&self, others: Self) {
+    /// Goes over to other pairs, which were loaded. Gives the files of those certificates that were
+    /// not in use before.
+    pub fn replace(&self, others: Self) -> Vec<PathBuf> {
         let Self { used, files } = others;
         let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-        *lock(&self.files) = files;
+        let mut before = lock(&self.files);
+        let is_new = |new: &&Watched| {
+            let mut before = before.iter();
+            !before.any(|old| old.certificate.key.cert == new.certificate.key.cert)
+        };
+        let new = files.iter().filter(is_new);
+        let new = new.map(|new| new.pair.certificate.clone()).collect();
+        *before = files;
         self.used.store(used.into_inner());
+        new
     }
 }
 
