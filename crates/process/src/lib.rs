@@ -48,7 +48,7 @@ pub use link::{Link, MOST_SOCKETS, Message, WatchedLink};
 pub use mark::Mark;
 pub use overtaking::{Overtaking, may_overtake};
 pub use process::{Exit, Process, Signal};
-pub use program::Program;
+pub use program::{Program, end_by_stops};
 pub use reap::{adopt_orphans, reap_orphans};
 pub use runnable::{NotRunnable, after_shebang, find_runnable};
 pub use signals::NamedSignal;

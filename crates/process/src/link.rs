@@ -132,6 +132,12 @@ impl WatchedLink {
         send(self.0.get_ref().as_fd(), text, passed)
     }
 
+    /// Nothing more is sent: the other end sees this one as closed.
+    pub fn finish(&self) {
+        // It fails where the other end is gone.
+        _ = rustix::net::shutdown(self.0.get_ref(), rustix::net::Shutdown::Write);
+    }
+
     /// The next message; `None` when the other end is closed, or its process has ended. Cancel
     /// safe.
     pub async fn receive(&self) -> io::Result<Option<String>> {

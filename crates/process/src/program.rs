@@ -127,6 +127,18 @@ impl Program {
     }
 }
 
+/// From now on, a signal that asks for a stop ends this process at once. One that came before was
+/// seen by whoever listened.
+pub fn end_by_stops() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    for stop in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT] {
+        #[expect(unsafe_code, reason = "nix says so for every handler")]
+        // SAFETY: the default installs no code.
+        let set = unsafe { signal(stop, SigHandler::SigDfl) };
+        _ = set; // if not, a signal of that moment is lost
+    }
+}
+
 /// Signals that a server is renewed by would end the new program until it listens for them.
 fn ignore_wishes() {
     use nix::sys::signal::{SigHandler, Signal, signal};

@@ -42,7 +42,7 @@ pub use pronghorn_workers::{
 pub use renewal::{Source, environment};
 pub use server::{Plan, Server};
 pub use services::Services;
-pub use upgrade::{Next, Predecessor, UpgradeError, Way};
+pub use upgrade::{Next, OtherProcess, Predecessor, UpgradeError, Way};
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

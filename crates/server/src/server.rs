@@ -37,7 +37,7 @@ use crate::control::{Control, Serving, Starting};
 use crate::error::StartError;
 use crate::renewal::{ConfigurationMetrics, Source};
 use crate::settings::{EndureSettings, Settings};
-use crate::upgrade::{CALLS, Predecessor, STATE, STORE, Word};
+use crate::upgrade::{CALLS, OtherProcess, Predecessor, STATE, STORE, Word};
 use crate::{activation, incidents, reports, rpc, state};
 
 /// The socket of `server.relay`, for the next process.
@@ -94,6 +94,8 @@ pub struct Server {
     pub(crate) successor: Option<Forward>,
     /// Ready when that one has ended.
     pub(crate) lost: Option<BoxFuture<'static, ()>>,
+    /// None where no process was before this one, or somebody listens to it.
+    before: Option<OtherProcess>,
     /// The store, for as long as the process before needs it.
     for_before: Option<LazyStore>,
     /// Calls of the process before.
@@ -192,6 +194,7 @@ impl Server {
             at_end: AtEnd::default(),
             successor: None,
             lost: None,
+            before: None,
             for_before: None,
             answering: JoinSet::new(),
             answers: CancellationToken::new(),
@@ -213,10 +216,12 @@ impl Server {
             }
             return Err(error);
         }
-        if let Some(predecessor) = predecessor
-            && predecessor.ready().await.map_err(StartError::Predecessor)? == Word::End
-        {
-            return Err(StartError::Rehearsal);
+        if let Some(predecessor) = predecessor {
+            let (word, before) = predecessor.ready().await.map_err(StartError::Predecessor)?;
+            if word == Word::End {
+                return Err(StartError::Rehearsal);
+            }
+            server.before = Some(before);
         }
         for (name, service) in &mut server.services {
             let opened = service.open();
@@ -534,6 +539,16 @@ impl Server {
         for (_, service) in &mut self.services {
             service.hand_over(step);
         }
+    }
+
+    /// The process before, to be heeded by whoever heeds the signals of this one.
+    pub const fn take_before(&mut self) -> Option<OtherProcess> {
+        self.before.take()
+    }
+
+    /// The most that a stop takes, without the end of what another process does.
+    pub fn longest_stop(&self) -> Duration {
+        self.drain_delay.saturating_add(self.endure.grace_period)
     }
 
     /// Each service notes in the store what it has begun.

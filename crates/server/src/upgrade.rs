@@ -11,6 +11,7 @@
 //! | new | `failed`, then why | it is about to end |
 //! | old | `go` | its clients are the new one's from now on; so does a closed link |
 //! | old | `end` | this was a rehearsal |
+//! | any | `stop` | after `go`: it was asked to end, which is meant for both |
 
 use std::fs::File;
 use std::io;
@@ -42,6 +43,7 @@ const READY: &str = "ready";
 const FAILED: &str = "failed";
 const GO: &str = "go";
 const END: &str = "end";
+const STOP: &str = "stop";
 
 /// A process that said it was ready waits for its word so long: the other one has nothing to wait
 /// for.
@@ -101,19 +103,48 @@ impl Predecessor {
     }
 
     /// Says that all is up, and waits to be told what now.
-    pub(crate) async fn ready(self) -> io::Result<Word> {
+    pub(crate) async fn ready(self) -> io::Result<(Word, OtherProcess)> {
         let link = self.link.watch()?;
         match link.send(READY) {
             // It has become this process, or was killed.
-            Err(error) if is_end(&error) => return Ok(Word::TakeOver),
+            Err(error) if is_end(&error) => return Ok((Word::TakeOver, OtherProcess(link))),
             sent => sent?,
         }
         let word = timeout(WORD, link.receive()).await;
-        match word.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
-            Some(word) if word == END => Ok(Word::End),
+        let word = match word.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+            Some(word) if word == END => Word::End,
             // Without a word the old process has died: its clients are nobody's.
-            _ => Ok(Word::TakeOver),
+            _ => Word::TakeOver,
+        };
+        Ok((word, OtherProcess(link)))
+    }
+}
+
+/// The other process after an upgrade. A stop of one of the two is meant for both.
+#[derive(Debug)]
+pub struct OtherProcess(WatchedLink);
+
+impl OtherProcess {
+    /// Returns when that process was asked to end, and never when it ends by itself. Cancel safe.
+    pub async fn was_asked(&self) {
+        loop {
+            match self.0.receive().await {
+                Ok(Some(word)) if word == STOP => return,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => std::future::pending().await,
+            }
         }
+    }
+
+    /// Has it end. One of a release that does not know of this goes on.
+    pub fn stop(&self) {
+        _ = self.0.send(STOP); // an error says that it has ended
+    }
+
+    /// This process has ended its work. Returns when the other one has, too.
+    pub async fn ended(&self) {
+        self.0.finish();
+        while let Ok(Some(_)) = self.0.receive().await {}
     }
 }
 
@@ -147,6 +178,9 @@ pub enum UpgradeError {
     TooSlow(Duration),
     #[error("the two processes can't talk: {0}")]
     Link(#[from] io::Error),
+    /// The operator's, who wants neither process any more.
+    #[error("the server is asked to stop")]
+    Stopped,
 }
 
 /// How the server goes over to another process.
@@ -202,7 +236,7 @@ const SUPERVISORS: [&str; 9] = [
 #[derive(Debug)]
 pub enum Next {
     /// To the process of this number.
-    Process(u32),
+    Process(u32, OtherProcess),
     /// It will, once this process has [become](Self::become_it) the new one.
     InPlace(Sockets),
 }
@@ -236,12 +270,18 @@ fn hand_out(link: &Link, sockets: &Sockets, further: Vec<(&str, OwnedFd)>) -> io
 
 impl Server {
     /// Goes over to the program as it is on the disk now. The services of this server then take no
-    /// further clients, and are to be [stopped](Self::stop).
+    /// further clients, and are to be [stopped](Self::stop). It is given up when `stop` is ready
+    /// before the new process is.
     ///
     /// # Errors
     ///
     /// What kept the new process from becoming ready. It has ended, and all is as before.
-    pub async fn upgrade(&mut self, program: &Program, way: Way) -> Result<Next, UpgradeError> {
+    pub async fn upgrade(
+        &mut self,
+        program: &Program,
+        way: Way,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Next, UpgradeError> {
         let (calls, their_calls) = UnixStream::pair()?;
         let (store, their_store) = UnixStream::pair()?;
         let successor = Successor::new(calls)?;
@@ -250,8 +290,8 @@ impl Server {
         let store_in = self.places.as_ref().and_then(|it| it.store.open_in());
         // One that was moved away meanwhile is nowhere, and the next process says what is wrong.
         theirs.extend(store_in.and_then(|it| Some((STATE, File::open(it).ok()?.into()))));
-        let next = self.boot_next(program, way, theirs).await;
-        let is_beside = matches!(next, Ok(Next::Process(_)));
+        let next = self.boot_next(program, way, theirs, stop).await;
+        let is_beside = matches!(next, Ok(Next::Process(..)));
         if is_beside {
             // Their clients are the other process's, and nobody's where that one ends early.
             self.sockets().close();
@@ -278,6 +318,7 @@ impl Server {
         program: &Program,
         way: Way,
         further: Vec<(&str, OwnedFd)>,
+        stop: impl Future<Output = ()>,
     ) -> Result<Next, UpgradeError> {
         let (ours, theirs) = Link::pair()?;
         hand_out(&ours, self.sockets(), further)?;
@@ -290,8 +331,13 @@ impl Server {
             })?;
         tracing::info!(target: "server", pid = process.pid(), "upgrade: `{}` boots", program.path().display());
         let limit = self.upgrade_timeout();
-        let booted = timeout(limit, until_ready(&mut process, &link)).await;
-        match booted.unwrap_or(Err(UpgradeError::TooSlow(limit))) {
+        let booted = tokio::select! {
+            booted = timeout(limit, until_ready(&mut process, &link)) => {
+                booted.unwrap_or(Err(UpgradeError::TooSlow(limit)))
+            }
+            () = stop => Err(UpgradeError::Stopped),
+        };
+        match booted {
             Err(error) => {
                 end(process).await;
                 Err(error)
@@ -305,7 +351,7 @@ impl Server {
                 link.send(GO)?;
                 let pid = process.pid();
                 self.lost = Some(Box::pin(process.release()));
-                Ok(Next::Process(pid))
+                Ok(Next::Process(pid, OtherProcess(link)))
             }
         }
     }

@@ -534,11 +534,11 @@ fn clients_show_their_certificates() {
     assert_eq!(ask(&others, Some("client")), "");
 
     // A list of authorities that can't be used changes nothing, and is read again when it can be.
-    std::fs::write(certificates.path("ca.pem"), "").unwrap();
+    fs::write(certificates.path("ca.pem"), "").unwrap();
     let failed = server.steer(&["reload"]);
     failed.assert_refused(&["the reload failed", "there is no certificate in", "ca.pem"]);
     assert_ne!(ask(&certificates, Some("client")), "");
-    std::fs::copy(others.path("ca.pem"), certificates.path("ca.pem")).unwrap();
+    fs::copy(others.path("ca.pem"), certificates.path("ca.pem")).unwrap();
     server.steer(&["reload"]).assert_said(&["is applied"]);
     assert_ne!(ask(&others, Some("client")), "");
     assert_eq!(ask(&certificates, Some("client")), "");

@@ -9,6 +9,7 @@ use std::process::Command;
 use pronghorn_testkit::{Load, PATIENCE, Server, Site, binary, wait_for};
 use rustix::process::Signal;
 
+use crate::kind::Kind;
 use crate::reload::{release, site};
 
 #[test]
@@ -212,4 +213,113 @@ fn systemd_hears_of_it_all_and_the_pid_file_follows() {
     assert!(hear().contains("STOPPING=1"));
     server.wait();
     assert!(!file.exists());
+}
+
+/// Waits for the file `go`: in its boot, or in the answer to `?slow`.
+fn waiting_worker(waits_in_boot: bool) -> String {
+    let wait = "touch('begun'); while (!is_file('go')) { usleep(2000); }";
+    let code = format!("if (isset($request->query()['slow'])) {{ {wait} }} return 'waited';");
+    let code = Kind::Worker.code(&code);
+    if waits_in_boot {
+        code.replacen("<?php", &format!("<?php {wait}"), 1)
+    } else {
+        code
+    }
+}
+
+fn begun(server: &Server) {
+    wait_for("the worker", || {
+        server.site().path("begun").exists().then_some(())
+    });
+}
+
+const WAYS: [&str; 2] = ["beside", "in_place"];
+
+/// [`Server::wait`] fails where the other process lives on.
+#[test]
+fn a_stop_before_the_next_process_is_ready_ends_both() {
+    for way in WAYS {
+        for stop in [Signal::TERM, Signal::INT] {
+            let mut server = Server::start(site_with(&format!("endure: {{upgrade: {way}}}\n")));
+            server.site().write("worker.php", &waiting_worker(true));
+            server.signal(Signal::USR2);
+            begun(&server);
+            server.signal(stop);
+            let ended = server.wait();
+            assert_eq!(ended.code, Some(0), "{way}: {}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_stop_while_the_process_before_finishes_ends_both() {
+    for way in WAYS {
+        let site = site_with(&format!("endure: {{upgrade: {way}}}\n"));
+        let mut server = Server::start(site.file("worker.php", &waiting_worker(false)));
+        let mut busy = server.connect();
+        busy.request("GET", "/number?slow=1", "");
+        begun(&server);
+        server.ask_for_upgrade();
+        server.logged(&[match way {
+            "beside" => "upgrade: this process has taken over",
+            _ => "stopping",
+        }]);
+        server.signal(Signal::TERM);
+        if way == "beside" {
+            server.logged(&["and so does the process that has taken over"]);
+        }
+        server.site().write("go", "");
+        assert_eq!(busy.response().text(), "waited");
+        let ended = server.wait();
+        assert_eq!(ended.code, Some(0), "{way}: {}", ended.stderr);
+    }
+}
+
+/// As systemd asks the process that it has heard of last.
+#[test]
+fn a_stop_of_the_next_process_ends_the_one_before_in_its_time() {
+    let site = site_with("endure: {grace_period: 1s}\n");
+    let mut server = Server::start(site.file("worker.php", &waiting_worker(false)));
+    let mut busy = server.connect();
+    busy.request("GET", "/number?slow=1", "");
+    begun(&server);
+    let before = server.pid();
+    server.ask_for_upgrade();
+    server.logged(&["upgrade: this process has taken over"]);
+    let mut serving = server.serving();
+    serving.retain(|pid| *pid != before);
+    let next = rustix::process::Pid::from_raw(serving[0].cast_signed()).unwrap();
+    rustix::process::kill_process(next, Signal::TERM).unwrap();
+    server.logged(&["and so does the process that has taken over"]);
+    // Its request is cut off after a second, and not after the time of a handover.
+    let ended = server.wait();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+/// Each moment of an upgrade, as far as a number of requests tells it. One beside the other, the
+/// old process is there until its request is answered.
+#[test]
+fn a_stop_at_any_moment_of_an_upgrade_ends_both() {
+    for way in WAYS {
+        for requests in [0, 2, 10, 30, 60, 90, 120, 160, 200, 250, 300, 400] {
+            let site = site_with(&format!("endure: {{upgrade: {way}}}\n"));
+            let mut server = Server::start(site.file("worker.php", &waiting_worker(false)));
+            let _busy = (way == "beside").then(|| {
+                let mut busy = server.connect();
+                busy.request("GET", "/number?slow=1", "");
+                begun(&server);
+                busy
+            });
+            server.ask_for_upgrade();
+            for _ in 0..requests {
+                server.get("/number");
+            }
+            server.signal(Signal::TERM);
+            server.site().write("go", "");
+            let ended = server.wait();
+            // A process that begins in the place of another one does not listen yet.
+            let in_time = ended.code == Some(0) || way == "in_place" && ended.code.is_none();
+            assert!(in_time, "{way} {requests}: {}", ended.stderr);
+        }
+    }
 }

@@ -8,16 +8,17 @@ use std::time::Duration;
 use pronghorn_config::{Compat, Era, Input, Severity, is_roadrunners, load};
 use pronghorn_control::Place;
 use pronghorn_process::activation;
-use pronghorn_process::{Program, reap_orphans};
+use pronghorn_process::{Program, end_by_stops, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::{Settings, effective_json};
 use pronghorn_server::{
-    Control, Manager, Next, Plan, Predecessor, ReloadWish, Server, Services, Source, StartError,
-    UpgradeError, Way, own_files, presets,
+    Control, Manager, Next, OtherProcess, Plan, Predecessor, ReloadWish, Server, Services, Source,
+    StartError, UpgradeError, Way, own_files, presets,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::arguments::{Arguments, Name, Serve};
 use crate::directories;
@@ -34,6 +35,8 @@ pub(crate) use found::without_configuration;
 
 /// Signals that follow each other within this time are one: nobody types faster.
 const ONE_STOP: Duration = Duration::from_millis(100);
+/// Beyond the time of a stop, a process has its last records to write and files to remove.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: Services) -> Exit {
     let predecessor = Predecessor::of_this_process();
@@ -252,6 +255,7 @@ async fn live(
         },
         () = signals.stop() => return (Exit::Done, None),
     };
+    signals.before = server.take_before();
     let pid_file = call.pid_file.as_ref().and_then(|path| {
         let written = PidFile::write(path).inspect_err(|error| {
             tracing::warn!(target: "server", "cannot write `{}`: {error}", path.display());
@@ -278,10 +282,10 @@ async fn live(
     tracing::info!(target: "server", "stopping");
     match &next {
         None => manager.stopping(),
-        Some(Next::Process(pid)) => manager.handed_to(*pid),
+        Some(Next::Process(pid, _)) => manager.handed_to(*pid),
         Some(Next::InPlace(_)) => manager.reloading(),
     }
-    let is_elsewhere = matches!(next, Some(Next::Process(_)));
+    let is_elsewhere = matches!(next, Some(Next::Process(..)));
     let (exit, next) = finish(server, next, &mut signals).await;
     if let Some(file) = pid_file
         && !is_elsewhere
@@ -328,48 +332,94 @@ async fn heed(
                 },
                 () = signals.stop() => return None,
             },
-            Wish::Upgrade => tokio::select! {
-                next = upgrade(server, call) => if next.is_some() { return next },
-                () = signals.stop() => return None,
+            Wish::Upgrade => match upgrade(server, call, signals).await {
+                Ok(next) => return Some(next),
+                Err(UpgradeError::Stopped) => return None,
+                Err(error) => tracing::error!(
+                    target: "server",
+                    "upgrade failed, this process continues: {error}"
+                ),
             },
         }
         manager.ready();
     }
 }
 
-/// `None` when this process goes on.
-async fn upgrade(server: &mut Server, call: &Call) -> Option<Next> {
+async fn upgrade(
+    server: &mut Server,
+    call: &Call,
+    signals: &mut Signals<'_>,
+) -> Result<Next, UpgradeError> {
     let way = Way::here(server.endure().upgrade);
-    let next = match &call.program {
-        Ok(program) => server.upgrade(program, way).await,
+    match &call.program {
+        Ok(program) => server.upgrade(program, way, signals.stop()).await,
         Err(error) => Err(UpgradeError::NoProgram(error.kind().into())),
-    };
-    next.inspect_err(|error| {
-        tracing::error!(
-            target: "server",
-            "upgrade failed, this process continues: {error}"
-        );
-    })
-    .ok()
+    }
 }
 
-/// Stops the server. What is next is dropped when a signal asks for an end.
+/// Stops the server. A signal that asks for an end is meant for what is next as well, and for the
+/// process before.
 async fn finish(
     server: Server,
     next: Option<Next>,
     signals: &mut Signals<'_>,
 ) -> (Exit, Option<Next>) {
+    let longest = server.longest_stop();
     let mut stopped = std::pin::pin!(server.stop());
-    if next.is_some() {
-        tokio::select! {
-            () = &mut stopped => return (Exit::Done, next),
-            () = signals.stop() => {}
+    let mut others = Vec::new();
+    // With a process after this one, the time of a stop holds and not that of a handover.
+    let mut limit = None;
+    match next {
+        None => {}
+        Some(Next::Process(pid, other)) => {
+            limit = Some(longest);
+            tokio::select! {
+                () = &mut stopped => {
+                    if signals.stop_is_there().await {
+                        other.stop();
+                    }
+                    return (Exit::Done, Some(Next::Process(pid, other)));
+                }
+                () = signals.stop() => other.stop(),
+                () = other.was_asked() => signals.is_told = true,
+            }
+            tracing::info!(target: "server", pid, "stopping, and so does the process that has taken over");
+            others.push(other);
         }
-        drop(next);
+        Some(in_place) => tokio::select! {
+            () = &mut stopped => {
+                end_by_stops();
+                let is_over = signals.stop_is_there().await;
+                return (Exit::Done, Some(in_place).filter(|_| !is_over));
+            }
+            () = signals.stop() => {}
+        },
     }
+    // From here on, a stop of the process before is this one.
+    let is_told = std::mem::replace(&mut signals.is_told, true);
+    if let Some(before) = signals.before.take() {
+        if !is_told {
+            before.stop();
+        }
+        others.push(before);
+    }
+    let all_stopped = async {
+        let ends = Instant::now() + longest + LAST_WORDS;
+        match limit {
+            Some(limit) => _ = timeout(limit, stopped).await,
+            None => stopped.await,
+        }
+        for other in &others {
+            _ = timeout_at(ends, other.ended()).await;
+        }
+    };
     let forced = async {
+        if is_told {
+            // The signal for both processes may come as well, at any time.
+            signals.stop().await;
+        }
         // One stop may arrive twice: `timeout` signals the process and then its group.
-        _ = tokio::time::timeout(ONE_STOP, async {
+        _ = timeout(ONE_STOP, async {
             loop {
                 signals.stop().await;
             }
@@ -378,7 +428,7 @@ async fn finish(
         signals.stop().await;
     };
     let exit = tokio::select! {
-        () = stopped => {
+        () = all_stopped => {
             tracing::info!(target: "server", "stopped");
             Exit::Done
         }
@@ -410,6 +460,10 @@ struct Signals<'a> {
     /// Sent for a file that would grow beyond `ulimit -f`, and fatal to who does not listen. The
     /// write fails besides, as on a full disk. Children do not inherit this.
     _too_large: Signal,
+    /// A stop of this one is as good as a signal.
+    before: Option<OtherProcess>,
+    /// That stop has come.
+    is_told: bool,
     logs: &'a Logs,
 }
 
@@ -426,6 +480,8 @@ impl<'a> Signals<'a> {
             child: signal(SignalKind::child())?,
             moved: signal(SignalKind::user_defined1())?,
             _too_large: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
+            before: None,
+            is_told: false,
             logs,
         })
     }
@@ -440,9 +496,25 @@ impl<'a> Signals<'a> {
         _ = self.wait(false).await;
     }
 
+    /// Whether such a signal has come by now.
+    async fn stop_is_there(&mut self) -> bool {
+        // The runtime hears of signals when it has nothing else to do.
+        timeout(Duration::from_millis(1), self.stop()).await.is_ok()
+    }
+
     async fn wait(&mut self, for_all: bool) -> Wish {
         loop {
+            let told = async {
+                match &self.before {
+                    Some(before) if !self.is_told => before.was_asked().await,
+                    _ => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                () = told => {
+                    self.is_told = true;
+                    return Wish::Stop;
+                }
                 _ = self.terminate.recv() => return Wish::Stop,
                 _ = self.interrupt.recv() => return Wish::Stop,
                 _ = self.quit.recv() => return Wish::Stop,
