@@ -9,7 +9,7 @@ pub(super) fn add(methods: &Methods, schedules: &Schedules) {
     let methods = methods.service("schedules", schedules.clone());
     methods.add("List", list);
     methods.add("Run", async |schedules: Schedules, one: One| {
-        let id = schedules.run_now(&one.name);
+        let id = schedules.run_now(&one.name).await;
         id.map(|id| Asked { id })
             .map_err(|error| Failure::new(error.to_string()))
     });

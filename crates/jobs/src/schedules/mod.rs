@@ -15,7 +15,7 @@ use pronghorn_config::Choice as _;
 use pronghorn_queue::{Job, options};
 use pronghorn_store::{Failed, LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OnceCell, OwnedMutexGuard};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,8 @@ struct Shared {
     /// Of commands.
     surroundings: Surroundings,
     state: Mutex<BTreeMap<String, State>>,
+    /// Writes of each to the store.
+    turns: BTreeMap<String, Arc<AsyncMutex<()>>>,
     /// The store was read: before, a change would be lost, or what it changes.
     loaded: OnceCell<()>,
     /// Why that was not possible so far.
@@ -111,8 +113,11 @@ impl Schedules {
         store: LazyStore,
         surroundings: Surroundings,
     ) -> Self {
+        let settings: BTreeMap<_, _> = settings.into_iter().collect();
+        let names = settings.keys().cloned();
         Self(Arc::new(Shared {
-            settings: settings.into_iter().collect(),
+            turns: names.map(|name| (name, Arc::default())).collect(),
+            settings,
             pipelines,
             store,
             surroundings,
@@ -625,51 +630,76 @@ impl Schedules {
         }
     }
 
-    /// Changes what is kept of a schedule. The process before may have noted ends meanwhile.
+    /// Changes what is known of a schedule, and then what is kept.
     async fn note(&self, name: &str, change: impl FnOnce(&mut Record)) {
-        let mut record = {
-            let mut state = lock(&self.0.state);
-            let it = state.entry(name.to_owned()).or_default();
-            change(&mut it.record);
-            it.record.clone()
+        self.change_known(name, change);
+        let turn = self.turn(name).await;
+        let record = self.change_known(name, |record| record.clone());
+        let written = self.write(name, merged(record), move |_| drop(turn));
+        tell_unwritten(name, written.await);
+    }
+
+    fn change_known<T>(&self, name: &str, change: impl FnOnce(&mut Record) -> T) -> T {
+        let mut state = lock(&self.0.state);
+        change(&mut state.entry(name.to_owned()).or_default().record)
+    }
+
+    /// Changes what is kept of a schedule, and what is known of it once that is done: also when the
+    /// caller has left.
+    async fn change(
+        &self,
+        name: &str,
+        change: impl Fn(&mut Record) + Send + 'static,
+    ) -> Result<(), ScheduleError> {
+        let turn = self.turn(name).await;
+        let mut record = self.change_known(name, |record| record.clone());
+        change(&mut record);
+        let (this, known) = (self.clone(), name.to_owned());
+        let then = move |is_written| {
+            if is_written {
+                this.change_known(&known, change);
+            }
+            drop(turn);
         };
-        self.write(name, move |stored| {
-            record.learn(&stored.unwrap_or_default());
-            record
-        })
-        .await;
+        self.write(name, merged(record), then).await
+    }
+
+    /// One write after the other: each has all that was known when it began.
+    async fn turn(&self, name: &str) -> Option<OwnedMutexGuard<()>> {
+        let turns = self.0.turns.get(name)?;
+        Some(turns.clone().lock_owned().await)
     }
 
     /// Notes the end of a run in what the process that has taken over keeps of a schedule.
     async fn note_end(&self, name: &str, due: u64, id: String, outcome: Outcome) {
-        self.write(name, move |stored| {
+        let change = move |stored: Option<Record>| {
             let mut record = stored.unwrap_or_default();
             record.end(due, &id, outcome, Vec::new());
             record
-        })
-        .await;
+        };
+        tell_unwritten(name, self.write(name, change, |_| {}).await);
     }
 
     async fn write(
         &self,
         name: &str,
         change: impl FnOnce(Option<Record>) -> Record + Send + 'static,
-    ) {
+        then: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<(), ScheduleError> {
         let key = name.as_bytes().to_vec();
         let write = move |transaction: &mut Transaction<'_>| {
             let stored = transaction.get(TREE, &key)?;
             let stored = stored.map(|stored| Record::decode(&stored));
             transaction.put(TREE, &key, &change(stored).encode())
         };
-        let written = async {
-            let store = self.0.store.get().await?;
-            // It replaces what is about as long, and is done in a full store, too.
-            store.carry_out(0, write, |outcome| outcome).await??;
-            Ok::<_, ScheduleError>(())
+        let store = self.0.store.get().await?;
+        let then = |outcome: Result<(), StoreError>| {
+            then(outcome.is_ok());
+            outcome
         };
-        if let Err(error) = written.await {
-            tracing::error!(target: "jobs", schedule = name, "a run can't be noted: {error}");
-        }
+        // It replaces what is about as long, and is done in a full store, too.
+        store.carry_out(0, write, then).await??;
+        Ok(())
     }
 
     /// All of them, by name.
@@ -694,8 +724,10 @@ impl Schedules {
     }
 
     /// Runs one now, also a paused one. The ID of the run.
-    pub(crate) fn run_now(&self, name: &str) -> Result<String, ScheduleError> {
+    pub(crate) async fn run_now(&self, name: &str) -> Result<String, ScheduleError> {
         self.known(name)?;
+        // Nothing runs before.
+        self.loaded().await?;
         let now = now_ms();
         let mut state = lock(&self.0.state);
         // Who asks twice before it begins has one run.
@@ -710,12 +742,12 @@ impl Schedules {
         self.known(name)?;
         self.loaded().await?;
         let now = now_ms();
-        let change = |record: &mut Record| {
+        let change = move |record: &mut Record| {
             record.paused = paused;
             // Nothing was missed in the meantime.
             record.last_due = Some(now);
         };
-        self.note(name, change).await;
+        self.change(name, change).await?;
         let is = if paused { "paused" } else { "resumed" };
         tracing::info!(target: "jobs", schedule = name, "the schedule is {is}");
         Ok(())
@@ -730,6 +762,20 @@ impl Schedules {
             name: name.escape_debug().to_string(),
             hint: what_there_is(name, known),
         })
+    }
+}
+
+fn tell_unwritten(name: &str, written: Result<(), ScheduleError>) {
+    if let Err(error) = written {
+        tracing::error!(target: "jobs", schedule = name, "a run can't be noted: {error}");
+    }
+}
+
+/// The process before may have noted ends meanwhile.
+fn merged(mut record: Record) -> impl FnOnce(Option<Record>) -> Record {
+    move |stored| {
+        record.learn(&stored.unwrap_or_default());
+        record
     }
 }
 

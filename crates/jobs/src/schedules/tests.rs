@@ -132,6 +132,14 @@ impl Scene {
         }
     }
 
+    /// The record in the store.
+    async fn kept(&self) -> Record {
+        let read = |transaction: &mut Transaction<'_>| transaction.get(TREE, b"s");
+        let store = self.store.get().await.unwrap();
+        let kept = store.carry_out(0, read, |outcome| outcome).await;
+        Record::decode(&kept.unwrap().unwrap().unwrap())
+    }
+
     async fn close(mut self) -> Directory {
         self.end.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -223,7 +231,7 @@ fn hourly() -> ScheduleSettings {
 async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
     let noisy = "for i in $(seq 30); do echo line $i; done; echo $WORD >&2; pwd; exit 3";
     let scene = Scene::new(Directory::new(), command(noisy, NEVER)).await;
-    scene.schedules.run_now("s").unwrap();
+    scene.schedules.run_now("s").await.unwrap();
     let run = scene.runs(1).await.remove(0);
     let failed = Outcome::Failed("it ended with exit code 3".to_owned());
     assert_eq!(run.outcome, Some(failed));
@@ -236,7 +244,7 @@ async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
     let directory = scene.close().await;
     let scene = Scene::new(directory, command("echo fine", NEVER)).await;
     assert_eq!(scene.runs(1).await[0].lines, run.lines, "kept");
-    scene.schedules.run_now("s").unwrap();
+    scene.schedules.run_now("s").await.unwrap();
     let runs = scene.runs(2).await;
     assert_eq!(runs[1].outcome, Some(Outcome::Done));
     assert_eq!(runs[1].lines, ["fine"]);
@@ -245,7 +253,7 @@ async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
 #[tokio::test]
 async fn a_command_that_hangs_is_killed_and_one_that_is_not_there_is_said() {
     let scene = Scene::new(Directory::new(), command("echo begun; sleep 1000", SECOND)).await;
-    scene.schedules.run_now("s").unwrap();
+    scene.schedules.run_now("s").await.unwrap();
     let run = scene.runs(1).await.remove(0);
     let late = "it ran for longer than 1s, and was killed".to_owned();
     assert_eq!(run.outcome, Some(Outcome::Failed(late)));
@@ -257,7 +265,7 @@ async fn a_command_that_hangs_is_killed_and_one_that_is_not_there_is_said() {
         limit: SECOND,
     };
     let scene = Scene::new(Directory::new(), none).await;
-    scene.schedules.run_now("s").unwrap();
+    scene.schedules.run_now("s").await.unwrap();
     let Some(Outcome::Failed(why)) = scene.runs(1).await.remove(0).outcome else {
         panic!("it is not there");
     };
@@ -274,7 +282,7 @@ async fn what_a_command_leaves_behind_ends_with_it() {
     let hangs = format!("{LEAVES}; sleep 1000");
     for (script, limit) in [(LEAVES, NEVER), (&hangs, SECOND)] {
         let scene = Scene::new(Directory::new(), command(script, limit)).await;
-        scene.schedules.run_now("s").unwrap();
+        scene.schedules.run_now("s").await.unwrap();
         let run = scene.runs(1).await.remove(0);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", run.lines[0]));
         assert!(stat.is_err() || stat.unwrap().contains(") Z "), "{run:?}");
@@ -339,9 +347,9 @@ async fn of_servers_that_share_redis_one_has_each_run() {
 async fn overlapping_runs_are_skipped_or_wait() {
     for overlap in [Overlap::Skip, Overlap::Queue] {
         let scene = Scene::new(Directory::new(), settings(NEVER, overlap, CatchUp::None)).await;
-        scene.schedules.run_now("s").unwrap();
+        scene.schedules.run_now("s").await.unwrap();
         let first = scene.next().await;
-        scene.schedules.run_now("s").unwrap();
+        scene.schedules.run_now("s").await.unwrap();
         scene.nothing_comes().await;
         scene.end(&first);
         scene.runs(1).await;
@@ -365,13 +373,63 @@ async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
     scene.runs(1).await;
     assert!(scene.schedules.views()[0].paused);
     scene.nothing_comes().await;
-    scene.schedules.run_now("s").unwrap();
+    scene.schedules.run_now("s").await.unwrap();
     scene.next().await;
-    let unknown = scene.schedules.run_now("t").unwrap_err();
+    let unknown = scene.schedules.run_now("t").await.unwrap_err();
     assert_eq!(
         unknown.to_string(),
         "there is no schedule `t`; there are: `s`"
     );
+}
+
+#[tokio::test]
+async fn a_pause_that_the_store_refuses_is_an_error_and_changes_nothing() {
+    let of = settings(NEVER, Overlap::Allow, CatchUp::None);
+    let scene = Scene::new(Directory::new(), of.clone()).await;
+    scene.schedules.pause("s", true).await.unwrap();
+    scene.store.close().await;
+    let refused = scene.schedules.pause("s", false).await;
+    assert!(
+        matches!(refused, Err(ScheduleError::Store(_))),
+        "{refused:?}"
+    );
+    assert!(scene.schedules.views()[0].paused, "as in the store");
+    let scene = Scene::new(scene.close().await, of).await;
+    scene.runs(0).await;
+    scene.schedules.loaded().await.unwrap();
+    assert!(scene.schedules.views()[0].paused);
+}
+
+/// Ends of runs are noted at the same time.
+#[tokio::test]
+async fn a_pause_is_not_undone_by_what_is_noted_meanwhile() {
+    let of = settings(NEVER, Overlap::Allow, CatchUp::None);
+    let scene = Scene::new(Directory::new(), of.clone()).await;
+    scene.schedules.loaded().await.unwrap();
+    for (at, due) in (0..50).enumerate() {
+        let paused = at % 2 == 0;
+        let id = due.to_string();
+        let (paused_now, (), ()) = tokio::join!(
+            scene.schedules.pause("s", paused),
+            scene.schedules.note("s", |record| record.begin(due, &id)),
+            scene.schedules.note("s", |record| record.has_seen(due)),
+        );
+        paused_now.unwrap();
+        let kept = scene.kept().await;
+        assert_eq!((kept.paused, kept.runs.len()), (paused, 20.min(at + 1)));
+        assert_eq!(scene.schedules.views()[0].paused, paused);
+    }
+}
+
+#[tokio::test]
+async fn a_run_by_hand_is_refused_where_schedules_cannot_be_read() {
+    let of = settings(NEVER, Overlap::Allow, CatchUp::None);
+    let directory = Directory::new();
+    std::fs::write(directory.join("file"), "").unwrap();
+    let store = LazyStore::new(directory.join("file"), 1 << 20);
+    let pipelines = Scene::new(Directory::new(), of.clone()).await.pipelines;
+    let schedules = Schedules::new([("s".to_owned(), of)], pipelines, store, surroundings());
+    schedules.run_now("s").await.unwrap_err();
 }
 
 /// As of an operator who is quicker than the process that has just taken over.
