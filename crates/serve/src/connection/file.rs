@@ -40,7 +40,8 @@ impl Http1 {
         if self.stream.plain().is_none() || framing.has_chunks() {
             return self
                 .send_read(framing, Reader::new(Body::File(file)), true)
-                .await;
+                .await
+                .map(drop);
         }
         self.flush_before_more().await?;
         let mut turn = Turn(self.body_sent);

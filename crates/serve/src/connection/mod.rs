@@ -650,7 +650,15 @@ impl Http1 {
             Body::Parts(parts) => Box::pin(self.send_parts(framing, parts)).await?,
             body @ (Body::Pieces { .. } | Body::Made(_)) => {
                 let is_announced = body.known_len().is_some();
-                Box::pin(self.send_read(framing, Reader::new(body), is_announced)).await?;
+                let reader = Reader::new(body);
+                let sent = Box::pin(self.send_read(framing, reader, is_announced)).await?;
+                if let Some(mut trailers) = sent {
+                    for named in fields.all("trailer") {
+                        trailers.push("trailer", named);
+                    }
+                    framing.end(&mut self.out, &trailers);
+                    return self.flush().await;
+                }
             }
         }
         framing.end(&mut self.out, fields);
@@ -673,12 +681,13 @@ impl Http1 {
 
     /// Passes pieces on as they come: what is there goes out together, and nothing waits for more,
     /// but for what was announced, which is written already.
+    /// Sends a body that is read piece by piece. Returns the fields that it has at its end.
     async fn send_read(
         &mut self,
         framing: &mut h1::Response,
         mut reader: Reader,
         is_announced: bool,
-    ) -> Result<(), Gone> {
+    ) -> Result<Option<Fields>, Gone> {
         let _made = self.entered.charged(&self.peer, reader.cost(), UNCOUNTED);
         let mut seen = None;
         let mut turn = Turn(self.body_sent);
@@ -698,11 +707,12 @@ impl Http1 {
                     self.send_long(framing, batch).await?;
                 }
                 Read::Bytes(Content::Here(bytes)) => self.send_piece(framing, bytes).await?,
-                Read::End => return Ok(()),
+                Read::End => return Ok(reader.trailers()),
                 Read::Broken => framing.abort(),
             }
             if framing.has_fault() {
-                return self.flush().await;
+                self.flush().await?;
+                return Ok(None);
             }
         }
     }
