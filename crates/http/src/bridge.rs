@@ -534,7 +534,7 @@ fn http_head(head: Head) -> Result<ReplyHead, &'static str> {
 }
 
 /// The answer to a request whose body can't be had.
-fn not_taken(request: &Request, why: NotTaken) -> Response {
+pub(crate) fn not_taken(request: &Request, why: NotTaken) -> Response {
     match why {
         NotTaken::Gone => Response::new(CLIENT_LEFT, Body::Empty),
         NotTaken::Refused { status, why } => {

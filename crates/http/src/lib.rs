@@ -39,6 +39,7 @@ pub mod settings;
 mod slow_log;
 mod split;
 mod trace;
+mod upstreams;
 mod warmup;
 
 pub use body::BodySettings;

@@ -99,6 +99,7 @@ mod temporal;
 mod tls;
 mod trusted_proxies;
 mod upgrade;
+mod upstreams;
 mod user;
 mod wordpress;
 mod zygote;

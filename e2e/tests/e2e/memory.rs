@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use pronghorn_testkit::{Connection, PATIENCE, Server, Site, free_address, time, wait_for};
@@ -520,6 +521,54 @@ fn bodies_on_their_way_to_files_count() {
     assert!(grown < 2 * MOST + 32 * CLIENTS as u64, "{grown} KB more");
     assert_eq!(status(server.address(), "/"), 200);
     drop(clients);
+    server.stop();
+}
+
+/// An upstream sends as fast as it can, and nobody reads.
+#[test]
+fn what_upstreams_send_to_slow_clients_counts() {
+    const CLIENTS: u64 = 100;
+    let upstream = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let (metrics, url) = (free_address(), upstream.local_addr().expect("it is bound"));
+    thread::spawn(move || {
+        for stream in upstream.incoming() {
+            thread::spawn(move || {
+                let mut stream = stream.expect("it is accepted");
+                // The head of the request is short.
+                _ = stream.read(&mut [0; 4096]);
+                let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n";
+                _ = stream.write_all(head.as_bytes());
+                let piece = vec![b'x'; 64 << 10];
+                while stream.write_all(&piece).is_ok() {}
+            });
+        }
+    });
+    let keys = format!(
+        "  client_memory: 16MB\n  upstreams: {{up: {{servers: ['http://{url}']}}}}\n  \
+         routes: [{{path: /up, upstream: up}}]\n"
+    );
+    let site = site("app.php", "", &keys);
+    let more = format!("metrics: {{address: '{metrics}'}}\n");
+    site.write(".rr.yaml", &(site.read(".rr.yaml") + &more));
+    let server = Server::start(site);
+    let before = server.resident_memory();
+    let open = |_| {
+        let mut connection = server.connect();
+        connection.request("GET", "/up", "");
+        assert_eq!(connection.head().0, 200);
+        connection
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(open).collect();
+    let held = || figure(metrics, "pronghorn_http_client_memory_bytes ");
+    let counted = 128.0 * 1024.0 * 100.0 * 0.9;
+    wait_for("what they hold", || (held() > counted).then_some(()));
+    let grown = grown(&server, before);
+    assert!(
+        grown < 128 * CLIENTS,
+        "{grown} KB more for {CLIENTS} clients"
+    );
+    drop(clients);
+    wait_for("all of it to go", || (held() < 100_000.0).then_some(()));
     server.stop();
 }
 

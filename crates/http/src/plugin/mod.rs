@@ -16,6 +16,7 @@ use pronghorn_plugin_api::{
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::Credentials;
 use pronghorn_process::open_files::{self, Reserved};
+use pronghorn_proxy::{Terms as Forwarding, Upstream};
 use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
@@ -48,6 +49,7 @@ use crate::router::{OwnRouter, Refusing, Routed, Router};
 use crate::scripts::{Mount, Scripts};
 use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::slow_log::SlowLog;
+use crate::upstreams::{UpstreamHandler, Upstreams};
 use crate::warmup::{warmup, warmup_of_scripts};
 
 pub use fileserver::FileService;
@@ -132,6 +134,7 @@ struct HttpResources {
     /// By the names of pools; they stay over a reload, with what they have learned.
     route_names: Mutex<HashMap<String, Arc<RouteNames>>>,
     tracer: Tracer,
+    upstreams: Upstreams,
 }
 
 /// Where the bodies of requests lie that workers of one user read.
@@ -226,6 +229,7 @@ struct RouteContext {
     sites: Sites,
     local_redirects: Arc<LocalRedirects>,
     own_router: Arc<OwnRouter>,
+    upstreams: HashMap<String, Arc<Upstream>>,
     /// By the names of pools; none where nobody reads metrics.
     metrics: HashMap<String, Arc<PoolMetrics>>,
 }
@@ -348,6 +352,7 @@ impl HttpService {
             user_files: UserFiles::default(),
             route_names: Mutex::default(),
             tracer: context.tracer.clone(),
+            upstreams: Upstreams::default(),
         };
         resources
             .addresses
@@ -485,6 +490,7 @@ impl HttpResources {
             sites: self.sites(settings)?,
             local_redirects: Arc::default(),
             own_router: Arc::default(),
+            upstreams: self.upstreams.set(&settings.upstreams, self.read_metrics()),
         };
         let guards = Guards::open(settings, &self.folder, &self.user_files);
         let guards = guards.map_err(Unusable::users)?;
@@ -604,17 +610,33 @@ impl HttpResources {
             sites,
             local_redirects,
             own_router,
+            upstreams,
             metrics,
         } = behind;
         if let Some(status) = route.refuse {
             return Arc::new(Refusing(status));
+        }
+        let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+        if let Some(name) = &route.upstream {
+            let upstream = upstreams
+                .get(name)
+                .expect("routes lead to upstreams that are there");
+            let handler = UpstreamHandler {
+                name: name.clone(),
+                upstream: upstream.clone(),
+                terms: Forwarding {
+                    max_size: max_size.bytes(),
+                    strip_prefix: route.strip_prefix.clone(),
+                },
+                access_logs: settings.access_logs,
+            };
+            return handler.into_handler();
         }
         let mut running = settings.running_pools();
         let (name, pool) = running
             .find(|(name, _)| *name == route.pool)
             .expect("routes lead to pools that run");
         let workers = pools.get(name).expect("it was started");
-        let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
         let scripts = sites.get(&(name.to_owned(), mount(route))).cloned();
         let in_development = self.changes.is_some();
         let spools = self.spools_of(name);

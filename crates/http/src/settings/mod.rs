@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Address, Era, Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
+use pronghorn_proxy::UpstreamSettings;
 use pronghorn_serve::{CLIENT_MEMORY, Http2Limits, ProxyProtocol, read_proxies};
 use pronghorn_workers::settings::HttpPoolSettings;
 use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
@@ -132,6 +133,8 @@ pub struct HttpSettings {
     pub pool: HttpPoolSettings,
     /// More pools by name, in the order of the file.
     pub pools: Vec<(String, HttpPoolSettings)>,
+    /// Other servers that answer requests, by name, in the order of the file.
+    pub upstreams: Vec<(String, UpstreamSettings)>,
     /// First match wins; what matches none goes to the default pool.
     pub routes: Vec<RouteSettings>,
 }
@@ -252,12 +255,14 @@ impl Section for HttpSettings {
                 "The default pool of workers. Its name is `default`.",
             ),
             pools: routes::read_pools(t),
+            upstreams: routes::read_upstreams(t),
             routes: Vec::new(),
         };
         if t.era() == Era::V3 {
             settings.middleware.reverse();
         }
-        settings.routes = routes::read_routes(t, &settings.pool, &settings.pools);
+        settings.routes =
+            routes::read_routes(t, &settings.pool, &settings.pools, &settings.upstreams);
         check(t, &settings);
         not_yet(t);
         settings

@@ -3,6 +3,7 @@
 use pronghorn_cgi::Answering;
 use pronghorn_config::{Node, Section, Setting, Shown, Size, Table, Wrong, nearest};
 use pronghorn_pool::Terms;
+use pronghorn_proxy::UpstreamSettings;
 use pronghorn_workers::DEFAULT_POOL;
 use pronghorn_workers::settings::{HttpPoolSettings, LONGEST, Mode, RequestBody, SHORTEST};
 
@@ -47,6 +48,8 @@ pub struct RouteSettings {
     pub scripts: Answering,
     /// The status for all its requests, of which no pool gets one.
     pub refuse: Option<u16>,
+    /// The name of the upstream that answers in place of a pool, as that is written.
+    pub upstream: Option<String>,
     /// A condition could not be read, so nothing can be said about what it matches.
     broken: bool,
 }
@@ -65,6 +68,7 @@ impl RouteSettings {
             strip_prefix: None,
             scripts: Answering::All,
             refuse: None,
+            upstream: None,
             broken: false,
         }
     }
@@ -94,7 +98,7 @@ impl RouteSettings {
 
     /// Whether its requests go to this pool.
     pub fn leads_to(&self, pool: &str) -> bool {
-        self.refuse.is_none() && self.pool == pool
+        self.refuse.is_none() && self.upstream.is_none() && self.pool == pool
     }
 }
 
@@ -211,10 +215,36 @@ fn wrong_name(name: &str) -> Option<(&'static str, String)> {
     })
 }
 
+pub(super) fn read_upstreams(t: &mut Table<'_>) -> Vec<(String, UpstreamSettings)> {
+    if t.is_written("upstreams") {
+        t.differs(
+            "upstreams",
+            "used",
+            "ignored",
+            "RoadRunner sends requests to its own workers only",
+        );
+    }
+    t.sections_like(
+        "upstreams",
+        "Other HTTP servers, by name. A route with `upstream` sends its requests there.",
+        "One upstream: servers that answer the same requests.",
+        MOST_POOLS,
+        |t| {
+            t.ours();
+            t.live();
+            if let Some((message, hint)) = wrong_name(t.name()) {
+                t.error("", message, &hint);
+            }
+            UpstreamSettings::read(t)
+        },
+    )
+}
+
 pub(super) fn read_routes(
     t: &mut Table<'_>,
     default: &HttpPoolSettings,
     pools: &[(String, HttpPoolSettings)],
+    upstreams: &[(String, UpstreamSettings)],
 ) -> Vec<RouteSettings> {
     if t.is_written("routes") {
         t.differs(
@@ -236,7 +266,7 @@ pub(super) fn read_routes(
             t.ours();
             t.live();
             t.strict();
-            let route = read_route(t, default, pools);
+            let route = read_route(t, default, pools, upstreams);
             let covers = |earlier: &RouteSettings| {
                 !earlier.broken && !route.broken && earlier.conditions.cover(&route.conditions)
             };
@@ -255,6 +285,7 @@ fn read_route(
     t: &mut Table<'_>,
     default: &HttpPoolSettings,
     pools: &[(String, HttpPoolSettings)],
+    upstreams: &[(String, UpstreamSettings)],
 ) -> RouteSettings {
     let conditions = read_conditions(t);
     let broken = refuse_empty(t, &conditions);
@@ -262,11 +293,14 @@ fn read_route(
     let runner = pools.iter().find(|(name, _)| *name == pool);
     let runner = runner.map_or(default, |(_, pool)| pool);
     let refuse = read_refuse(t);
+    let upstream = read_upstream(t, upstreams);
+    let mode = runner.workers.mode();
     RouteSettings {
         conditions,
-        strip_prefix: read_prefix(t, runner.workers.mode()),
-        scripts: read_scripts(t, runner.workers.mode()),
+        strip_prefix: read_prefix(t, mode, upstream.is_some()),
+        scripts: read_scripts(t, mode),
         refuse,
+        upstream,
         pool,
         terms: read_terms(t),
         rate_limit: t
@@ -502,17 +536,59 @@ impl Setting for AnsweringKey {
     }
 }
 
-fn read_prefix(t: &mut Table<'_>, mode: Mode) -> Option<String> {
+/// Keys of a route that say something of workers.
+const OF_WORKERS: [&str; 7] = [
+    "pool",
+    "refuse",
+    "scripts",
+    "priority",
+    "deadline",
+    "slow",
+    "request_body",
+];
+
+fn read_upstream(t: &mut Table<'_>, upstreams: &[(String, UpstreamSettings)]) -> Option<String> {
+    let written: Option<String> = t
+        .key(
+            "upstream",
+            "The name of an upstream of `http.upstreams` that answers instead of a pool.",
+        )
+        .optional();
+    let written = written?;
+    if let Some(other) = OF_WORKERS.iter().find(|key| t.is_written(key)) {
+        let message = "is of no use beside `upstream`: no worker gets a request of this route";
+        t.error(other, message, "remove one of the two");
+    }
+    let names = || upstreams.iter().map(|(name, _)| name.as_str());
+    if names().any(|name| name == written) {
+        return Some(written);
+    }
+    let hint = match nearest(&written, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "for example `upstreams: {{{}: {{servers: [\"http://127.0.0.1:3000\"]}}}}` in `http`",
+            if written.is_empty() { "node" } else { &written }
+        ),
+    };
+    let message = format!(
+        "is `{}`, and there is no such upstream",
+        written.escape_debug()
+    );
+    t.error("upstream", &message, &hint);
+    None
+}
+
+fn read_prefix(t: &mut Table<'_>, mode: Mode, is_proxied: bool) -> Option<String> {
     let prefix: Option<String> = t
         .key(
             "strip_prefix",
-            "A prefix that is removed from the path before the pool's `root` is searched. With \
-             `/cgi-bin`, a request for `/cgi-bin/a.sh` runs `a.sh` in the root. Only for pools \
-             with a `root`.",
+            "A prefix that is removed from the path before the pool's `root` is searched, or \
+             before the request goes to an upstream. With `/cgi-bin`, a request for \
+             `/cgi-bin/a.sh` runs `a.sh` in the root. Only for upstreams and pools with a `root`.",
         )
         .optional();
     let prefix = prefix?;
-    if mode == Mode::Worker {
+    if mode == Mode::Worker && !is_proxied {
         let message = "is of pools with a `root`, and this one runs a worker script";
         t.error(
             "strip_prefix",
@@ -561,7 +637,32 @@ fn read_pool(t: &mut Table<'_>, pools: &[(String, HttpPoolSettings)]) -> String 
 
 /// What runs, or is written, for nothing.
 pub(super) fn check_use(t: &mut Table<'_>, settings: &HttpSettings) {
-    let HttpSettings { pools, routes, .. } = settings;
+    let HttpSettings {
+        pools,
+        routes,
+        upstreams,
+        ..
+    } = settings;
+    for (name, _) in upstreams {
+        if pools
+            .iter()
+            .any(|(pool, _)| pool.eq_ignore_ascii_case(name))
+        {
+            let message = format!("has `{name}`, which is also the name of a pool");
+            t.error(
+                "upstreams",
+                &message,
+                "give one of them another name: log records have it",
+            );
+        }
+        let leads = |route: &RouteSettings| route.upstream.as_ref() == Some(name);
+        if wrong_name(name).is_none() && !routes.iter().any(leads) {
+            let message = format!("has `{name}`, to which no route leads");
+            let hint =
+                format!("for example `- {{path: /{name}/*, upstream: {name}}}` in `http.routes`");
+            t.warn("upstreams", &message, &hint);
+        }
+    }
     for (name, _) in pools {
         if wrong_name(name).is_none() && !routes.iter().any(|route| route.pool == *name) {
             let message = format!("has `{name}`, to which no route leads");
