@@ -341,6 +341,9 @@ pub enum DriverError {
     /// It is not known whether it was done.
     #[error("{0}")]
     Unavailable(String),
+    /// Nothing was done.
+    #[error("{0}")]
+    NotDone(String),
     /// Nothing was done: who keeps the jobs has not answered for some time.
     #[error("{0}")]
     Away(String),

@@ -623,7 +623,11 @@ async fn settle_at_last(
     let mut backoff = Backoff::new(SETTLE_AGAIN, SETTLE_SELDOM);
     loop {
         let settled = pipeline.driver.settle(ticket, settlement.clone()).await;
-        if !matches!(settled, Err(DriverError::Unavailable(_))) || Instant::now() >= until {
+        if !matches!(
+            settled,
+            Err(DriverError::Unavailable(_) | DriverError::NotDone(_))
+        ) || Instant::now() >= until
+        {
             return settled;
         }
         sleep(backoff.next_wait()).await;

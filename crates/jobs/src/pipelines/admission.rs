@@ -85,6 +85,20 @@ impl Drop for TakenKeys {
     }
 }
 
+/// A push that was answered with an error.
+struct NotPushed {
+    error: PipelineError,
+    /// Nobody knows: another job with one of its keys could run beside it.
+    may_be_kept: bool,
+}
+
+impl NotPushed {
+    const fn for_certain(error: PipelineError) -> Self {
+        let may_be_kept = false;
+        Self { error, may_be_kept }
+    }
+}
+
 /// Lets jobs into pipelines. Clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Admission(Arc<AdmissionParts>);
@@ -148,12 +162,14 @@ impl Admission {
             let held = self.hold(&pipeline, jobs, keys, &mut duplicates, &mut taken);
             let pushed = match held.await {
                 Ok(jobs) => self.push_to(&pipeline, jobs).await,
-                Err(error) => Err(error),
+                Err(error) => Err(NotPushed::for_certain(error)),
             };
-            if pushed.is_err() {
-                taken.give_back();
+            if let Err(NotPushed { error, may_be_kept }) = pushed {
+                if !may_be_kept {
+                    taken.give_back();
+                }
+                return Err(error);
             }
-            pushed?;
         }
         if can_expire {
             self.can_expire();
@@ -222,7 +238,7 @@ impl Admission {
         Ok(jobs)
     }
 
-    async fn push_to(&self, pipeline: &Pipeline, jobs: Vec<Job>) -> Result<(), PipelineError> {
+    async fn push_to(&self, pipeline: &Pipeline, jobs: Vec<Job>) -> Result<(), NotPushed> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -236,12 +252,22 @@ impl Admission {
         let (started, count) = (Instant::now(), jobs.len() as u64);
         let pushed = timeout(self.0.registry.patience(), pipeline.driver.push(jobs)).await;
         let pushed = match pushed {
-            Err(_) => Err(pipeline.late()),
+            // Whether it is away or not.
+            Err(_) => Err(NotPushed {
+                error: pipeline.late(),
+                may_be_kept: true,
+            }),
             Ok(Err(DriverError::Away(why))) => {
                 let name = pipeline.name.clone();
-                Err(PipelineError::NotReady { name, why })
+                Err(NotPushed::for_certain(PipelineError::NotReady {
+                    name,
+                    why,
+                }))
             }
-            Ok(pushed) => pushed.map_err(PipelineError::from),
+            Ok(pushed) => pushed.map_err(|error| NotPushed {
+                may_be_kept: matches!(error, DriverError::Unavailable(_)),
+                error: error.into(),
+            }),
         };
         let took = started.elapsed();
         self.0.metrics.pushed(count, took, pushed.is_ok());

@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use pronghorn_metrics::Registry;
 use pronghorn_queue::options::{self, Unique};
+use pronghorn_store::Transaction;
 use pronghorn_testkit::Directory;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -399,6 +400,33 @@ async fn a_key_of_a_job_that_the_process_before_runs_counts_as_soon_as_its_pipel
 async fn is_pending(work: &mut (impl Future + Unpin)) -> bool {
     std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *work).poll(context).is_pending()))
         .await
+}
+
+/// A store that is slow keeps in the end what was answered late.
+#[tokio::test(start_paused = true)]
+async fn a_key_is_given_back_only_if_no_job_has_it() {
+    let scene = Scene::with("embedded").await;
+    let (admission, keys) = (scene.pipelines.admission(), &scene.pipelines.0.keys);
+    let push = |id: &str| Box::pin(admission.push(vec![("p".to_owned(), job(id, true))]));
+    let store = scene.store.get().await.unwrap();
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let slow = move |_: &mut Transaction<'_>| {
+        waits.recv().expect("it goes on");
+        Ok(())
+    };
+    let mut slow = Box::pin(store.carry_out(0, slow, |outcome| outcome));
+    assert!(is_pending(&mut slow).await);
+    let said = push("late").await.unwrap_err();
+    assert!(matches!(said, PipelineError::Late(_)), "{said}");
+    go.send(()).unwrap();
+    slow.await.unwrap().unwrap();
+    assert_eq!(push("second").await.unwrap()["second"], "late");
+    assert_eq!(scene.ids().await, ["late"]);
+
+    keys.ended(&scoped("p", "k"), "late");
+    scene.store.close().await;
+    push("refused").await.unwrap_err();
+    assert_eq!(keys.holder(&scoped("p", "k")), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -898,6 +898,9 @@ impl From<StoreError> for DriverError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full { limit } => Self::Full { limit },
+            StoreError::NoRoom | StoreError::OutOfOrder(_) | StoreError::Closed => {
+                Self::NotDone(error.to_string())
+            }
             other => Self::Unavailable(other.to_string()),
         }
     }
