@@ -213,6 +213,8 @@ fn without_passwords(value: &str) -> String {
             let end = word.trim_end_matches(';').len(); // it ends the command
             let (word, after) = rest.split_at(end);
             let masked = taken.masked(word);
+            // `-u` may be a switch that takes nothing.
+            program = table::program(word).or(program);
             shown.push_str(&masked.unwrap_or_else(|| without_password(word, program)));
             (taken, rest) = (Taken::Nothing, after);
             continue;
@@ -440,6 +442,12 @@ mod tests {
             let shown = masked_words(words).join(" ");
             prop_assert!(!shown.contains(&secret), "{value}: {shown}");
         }
+    }
+
+    #[test]
+    fn a_program_behind_an_option_is_one() {
+        let shown = masked("-u mysql -p 0%_A0_AA", false);
+        assert_eq!(shown, "-u mysql -p ***");
     }
 
     #[test]
