@@ -20,7 +20,7 @@ use pronghorn_serve::{
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::PoolSettings;
-use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, StartedPools};
+use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, ServerSettings, StartedPools};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -111,6 +111,19 @@ impl Service for GrpcService {
             settings,
         });
         pools.collect()
+    }
+
+    fn check(&self, t: &mut Table<'_>, server: &ServerSettings) {
+        for pool in self.pools() {
+            pool.check_command(t, server);
+        }
+        if self.settings.on_http && !t.is_written("http") {
+            t.error_below(
+                &["grpc", "on_http"],
+                "takes calls on the addresses of `http`, and there is no section `http`",
+                "write the section `http`, or `listen: 127.0.0.1:9001` in place of `on_http`",
+            );
+        }
     }
 
     fn listens(&self) -> Vec<Listen> {

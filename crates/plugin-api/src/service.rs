@@ -146,7 +146,8 @@ impl ConfiguredPool<'_> {
         !own && server.command.is_none()
     }
 
-    fn check_command(&self, t: &mut Table<'_>, server: &ServerSettings) {
+    /// Says so where it has no command, neither of its own nor the server's.
+    pub fn check_command(&self, t: &mut Table<'_>, server: &ServerSettings) {
         if self.lacks_command(server) {
             let Self { section, name, .. } = self;
             let (service, _) = section.split_once('.').unwrap_or((section, ""));

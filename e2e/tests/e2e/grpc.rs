@@ -785,6 +785,14 @@ fn calls_on_the_address_of_http_ask_its_routes() {
     server.stop();
 }
 
+#[test]
+fn calls_on_the_address_of_http_need_that_section() {
+    let config = "version: '3'\nserver: {command: php worker.php}\n\
+         grpc: {on_http: true, pool: {num_workers: 1}}\n";
+    let ended = Server::run(&Site::new().config(config), &["check"]);
+    ended.assert_said_with(2, &["`grpc.on_http`", "there is no section `http`"]);
+}
+
 /// `http` asks nobody for a certificate.
 #[test]
 fn certificates_of_clients_are_not_passed_by_on_the_address_of_http() {

@@ -84,6 +84,26 @@ fn methods_with_rules_answer_json() {
     }
     let other = ask(address, "DELETE", "/v1/say/a", "");
     assert_eq!(other.header("allow"), Some("GET, PUT"));
+    // Pages of other sites can send these without being asked.
+    for (content, status) in [
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=b", 415),
+        ("application/jsonx", 415),
+        ("Application/JSON; charset=utf-8", 200),
+        ("application/vnd.api+json", 200),
+    ] {
+        let mut connection = Connection::open(address);
+        let fields = format!("Content-Type: {content}\r\nContent-Length: 13\r\n");
+        connection.request("POST", "/v1/say", &fields);
+        connection.send(r#"{"text": "a"}"#);
+        let said = connection.response();
+        assert_eq!(said.status, status, "{content}: {}", said.text());
+        let has_hint = said
+            .text()
+            .contains("write `Content-Type: application/json`");
+        assert_eq!(has_hint, status == 415, "{}", said.text());
+    }
     let long = format!("{{\"text\": \"{}\"}}", "x".repeat(1 << 20));
     assert_eq!(ask(address, "POST", "/v1/say", &long).status, 429);
     // A form of gRPC that is not spoken is no path that is missing.

@@ -126,6 +126,14 @@ impl Json {
             }
         };
         let answer = match self.routes.get(at) {
+            Some(route) if !matches!(route.body, BodyRule::None) && !may_be_json(&request) => {
+                let what =
+                    "the body is sent as another type: write `Content-Type: application/json`";
+                let status = Status::new(Code::InvalidArgument, what);
+                let mut response = failure(&self.pool, &status.into());
+                response.status = 415;
+                return response;
+            }
             Some(route) => self.answer(route, server, request, exchange).await,
             None => Err(Status::new(Code::Internal, "the route is gone").into()),
         };
@@ -195,6 +203,23 @@ impl Json {
         reply.headers.write(|name, value| fields.push(name, value));
         Ok(response)
     }
+}
+
+/// Whether a request has no body, or one that does not say that it is something else than JSON. A
+/// page of another site can send forms and plain text without being asked, and nothing else.
+fn may_be_json(request: &Request) -> bool {
+    let head = &request.head;
+    let Some(written) = head.fields().get("content-type") else {
+        return true;
+    };
+    let kind = written
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default();
+    let kind = kind.trim_ascii().to_ascii_lowercase();
+    let is_json = matches!(&kind[..], b"application/json" | b"text/json")
+        || kind.starts_with(b"application/") && kind.ends_with(b"+json");
+    is_json || head.body_len() == Some(0)
 }
 
 /// Reads the message of a request, and counts it as long as it is kept.
