@@ -161,8 +161,8 @@ impl Feed {
         }
     }
 
-    /// Ready when the server asks for a piece: since when it had not, if it had not. Also ready when
-    /// it wants no more.
+    /// Ready when the server asks for a piece: since when it had not, if it had not. Also ready
+    /// when it wants no more.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
         if self.sender.poll_reserve(cx).is_pending() {
             self.blocked.get_or_insert_with(Instant::now);

@@ -7,8 +7,8 @@ use tokio::io::copy_bidirectional;
 
 use crate::response_body::Lease;
 
-/// Carries bytes until one side closes. When the server stops, both are closed at once: their clients
-/// come back by themselves, and nobody waits for them.
+/// Carries bytes until one side closes. When the server stops, both are closed at once: their
+/// clients come back by themselves, and nobody waits for them.
 pub(crate) fn tunnel(upgrading: OnUpgrade, lease: Lease) -> Upgrade {
     Box::new(move |mut client: Upgraded| {
         Box::pin(async move {
