@@ -695,8 +695,8 @@ static void add_address(zval *into, bool secure)
 	}
 }
 
-/* The name that the server has verified. */
-static void add_user(zval *into)
+/* What the server has verified: a name, and the client's certificate. */
+static void add_attributes(zval *into)
 {
 	const zval *attributes = property(slots->attributes, "attributes");
 	if (Z_TYPE_P(attributes) != IS_ARRAY || zend_hash_num_elements(Z_ARRVAL_P(attributes)) == 0) {
@@ -707,6 +707,13 @@ static void add_user(zval *into)
 		add_string(into, REMOTE_USER, Z_STR_P(user));
 		add_text(into, AUTH_TYPE, "Basic", 5);
 	}
+	zend_string *name;
+	zval *value;
+	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(attributes), name, value) {
+		if (name != NULL && Z_TYPE_P(value) == IS_STRING && strncmp(ZSTR_VAL(name), "SSL_CLIENT_", 11) == 0) {
+			add_variable(into, name, zend_string_copy(Z_STR_P(value)));
+		}
+	} ZEND_HASH_FOREACH_END();
 }
 
 static void add_variables(zval *into)
@@ -731,7 +738,7 @@ static void add_variables(zval *into)
 		add_text(into, HTTPS, "on", 2);
 	}
 	add_address(into, secure);
-	add_user(into);
+	add_attributes(into);
 	const zend_string *fields = text(slots->fields, "uri");
 	const char *at = ZSTR_VAL(fields), *end = at + ZSTR_LEN(fields), *name;
 	char *value;

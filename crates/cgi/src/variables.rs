@@ -17,6 +17,9 @@ const LONG: usize = 0x80;
 /// The most that four bytes hold.
 const LONGEST: usize = 0x7fff_ffff;
 
+/// Attributes that begin like this tell of the client's certificate.
+const OF_CERTIFICATE: &[u8] = b"SSL_CLIENT_";
+
 /// What a request is to its script.
 #[derive(Debug, Clone, Copy)]
 pub struct Variables<'a> {
@@ -81,6 +84,12 @@ impl Variables<'_> {
             put("REMOTE_USER", &[user]);
             put("AUTH_TYPE", &[b"Basic"]);
         }
+        for (name, value) in request.attributes.iter() {
+            if name.starts_with(OF_CERTIFICATE) {
+                push(out, name, &[value]);
+            }
+        }
+        let mut put = |name: &str, value: &[&[u8]]| push(out, name.as_bytes(), value);
         let (host, written_port) = split_authority(request.authority);
         let address = self.server.map(|server| server.ip().to_string());
         let address = address.as_deref().unwrap_or_default().as_bytes();

@@ -107,6 +107,9 @@ pub(crate) fn outgoing(
     if let Some(given) = given {
         set("x-forwarded-host", given.as_bytes());
     }
+    if let Some(certificate) = &request.peer.certificate {
+        set("client-cert", certificate.field().as_bytes());
+    }
     if request.asks_for(WEBSOCKET) && !to.address.is_http2 {
         set("connection", b"upgrade");
         set("upgrade", WEBSOCKET.as_bytes());

@@ -69,6 +69,8 @@ impl Choice for ClientAuth {
 pub struct CertifiedClients {
     /// The only authorities whose certificates of clients count.
     pub root_ca: Option<PathBuf>,
+    /// Certificates that these authorities have revoked.
+    pub crl: Option<PathBuf>,
     pub auth: ClientAuth,
 }
 
@@ -89,6 +91,16 @@ impl CertifiedClients {
             key
         };
         let root_ca: Option<PathBuf> = key.optional();
+        let crl: Option<PathBuf> = t
+            .key(
+                "crl",
+                "A PEM file with the lists of revoked certificates (CRLs) of the authorities in \
+                 `root_ca`. With it, each of them needs a list here, also those between an \
+                 authority and a client. A changed file takes effect within five seconds.",
+            )
+            .ours()
+            .is_path()
+            .optional();
         let auth = t
             .key(
                 "client_auth_type",
@@ -108,7 +120,15 @@ impl CertifiedClients {
                 hint,
             );
         }
-        Self { root_ca, auth }
+        let verifies = matches!(
+            auth,
+            ClientAuth::VerifyIfGiven | ClientAuth::RequireAndVerify
+        );
+        if crl.is_some() && !verifies {
+            let hint = "`client_auth_type: require_and_verify_client_cert` checks certificates";
+            t.error("crl", "has no effect: no certificate is checked", hint);
+        }
+        Self { root_ca, crl, auth }
     }
 
     /// Reads the file of authorities. None where no client is asked for a certificate.
@@ -119,9 +139,10 @@ impl CertifiedClients {
     pub fn load(&self, directory: &Path) -> Result<Option<ClientCertificates>, CertificateError> {
         // Without one, settings are not read so far.
         let file = directory.join(self.root_ca.as_deref().unwrap_or_else(|| "".as_ref()));
+        let crl = self.crl.as_ref().map(|crl| directory.join(crl));
         let of = |required| {
             Ok(ClientCertificates::Of {
-                authorities: Authorities::read(&file)?,
+                authorities: Authorities::read(&file, crl.as_deref())?,
                 required,
             })
         };

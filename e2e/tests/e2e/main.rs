@@ -13,6 +13,7 @@ mod centrifugo;
 mod cgi;
 mod chain;
 mod classic;
+mod client_certificates;
 mod client_gone;
 mod command;
 mod compression;

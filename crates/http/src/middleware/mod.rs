@@ -8,6 +8,7 @@
 
 mod access_log;
 mod client;
+mod client_certificate;
 mod compression;
 mod cors;
 pub(crate) mod error_pages;
@@ -81,6 +82,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);
     handler = trace::around(handler, parts.recorder);
+    handler = client_certificate::around(handler, parts);
     handler = client::around(handler, parts);
     Ok(handler)
 }

@@ -8,7 +8,8 @@ use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
 use pronghorn_process::{Credentials, group_id};
 use pronghorn_serve::{
-    CertificateError, ListenAddress, ListenError, Listener, Pair, Renewed, Store, Tls, resolve,
+    CertificateError, ListenAddress, ListenError, Listener, Pair, ReadTls, Renewed, Store, Tls,
+    resolve,
 };
 use tokio::task::JoinSet;
 
@@ -87,27 +88,32 @@ pub(super) fn https_port(listeners: &[Listener]) -> Option<u16> {
 /// The certificates of all listeners with TLS.
 #[derive(Debug, Clone)]
 pub(super) struct Certificates {
-    store: Arc<Store>,
     tls: Tls,
 }
 
 impl Certificates {
     /// `None` where there is no section `ssl`, nor one in `http3`.
-    pub(super) fn load(settings: &HttpSettings, folder: &Path) -> Result<Option<Self>, StartError> {
-        let pairs = pairs(settings, folder);
+    pub(super) fn load(
+        settings: &HttpSettings,
+        directory: &Path,
+    ) -> Result<Option<Self>, StartError> {
+        let pairs = pairs(settings, directory);
         if pairs.is_empty() {
             return Ok(None);
         }
         let store = Arc::new(Store::load(&pairs).map_err(StartError::Certificate)?);
-        let tls = Tls::new(store.clone())?;
-        Ok(Some(Self { store, tls }))
+        let clients = settings.ssl.as_ref().map(|ssl| ssl.clients.load(directory));
+        let clients = clients.transpose().map_err(StartError::Certificate)?;
+        let tls = Tls::with_clients(store, clients.flatten())?;
+        Ok(Some(Self { tls }))
     }
 
     /// What is wrong with each pair that can't be used.
-    pub(super) fn judge(settings: &HttpSettings, folder: &Path) -> Vec<CertificateError> {
-        let pairs = pairs(settings, folder).into_iter();
+    pub(super) fn judge(settings: &HttpSettings, directory: &Path) -> Vec<CertificateError> {
+        let pairs = pairs(settings, directory).into_iter();
         let errors = pairs.filter_map(|pair| Store::load(&[pair]).err());
-        errors.collect()
+        let clients = settings.ssl.as_ref().map(|ssl| ssl.clients.load(directory));
+        errors.chain(clients.and_then(Result::err)).collect()
     }
 
     /// Looks for changed files until the result is dropped.
@@ -126,25 +132,20 @@ impl Certificates {
     ///
     /// What is wrong with the first pair that can't be used.
     pub(super) async fn read(
+        &self,
         settings: &HttpSettings,
-        folder: &Path,
-    ) -> Result<Option<Store>, String> {
-        let pairs = pairs(settings, folder);
+        directory: &Path,
+    ) -> Result<Option<ReadTls>, String> {
+        let pairs = pairs(settings, directory);
         if pairs.is_empty() {
             return Ok(None);
         }
-        let read = tokio::task::spawn_blocking(move || {
-            let store = Store::load(&pairs).map_err(|error| error.to_string())?;
-            Ok(Some(store))
-        });
-        read.await
-            .map_err(|panicked| panicked.to_string())
-            .flatten()
+        self.tls.read_again(Some(pairs)).await.map(Some)
     }
 
     /// Goes over to what was read.
-    pub(super) fn renew(&self, read: Store) {
-        for file in self.store.replace(read) {
+    pub(super) fn renew(&self, read: ReadTls) {
+        for file in self.tls.replace(read) {
             tracing::info!(
                 target: "http", certificate = %file.display(),
                 "new certificates are in use"

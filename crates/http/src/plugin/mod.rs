@@ -771,7 +771,11 @@ impl Http {
                 return Reload::Failed;
             }
         };
-        let certificates = match Certificates::read(settings, &self.resources.folder).await {
+        let read = match &self.tls {
+            Some(tls) => tls.read(settings, &self.resources.folder).await,
+            None => Ok(None),
+        };
+        let certificates = match read {
             Ok(certificates) => certificates,
             Err(error) => {
                 tracing::error!(

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
-use pronghorn_serve::{Http2Limits, Pair, ProxyProtocol, read_pair, read_proxies};
+use pronghorn_serve::{
+    CertifiedClients, Http2Limits, Pair, ProxyProtocol, read_pair, read_proxies,
+};
 
 use super::HttpSettings;
 
@@ -92,6 +94,8 @@ pub struct SslSettings {
     pub hsts: Option<HstsSettings>,
     /// As [`ListenSettings::proxies`].
     pub proxies: Option<ProxyProtocol>,
+    /// Which certificates clients show.
+    pub clients: CertifiedClients,
 }
 
 /// `http.http3`.
@@ -272,6 +276,7 @@ impl Section for SslSettings {
                 .live()
                 .default(false),
             proxies: read_proxies(t, false),
+            clients: CertifiedClients::read(t, true),
             hsts: t.optional_section(
                 "hsts",
                 "HSTS (`Strict-Transport-Security`). It tells browsers to use only TLS for this \
@@ -291,7 +296,6 @@ impl Section for SslSettings {
             };
             t.error("", "has no certificate", hint);
         }
-        client_certificates(t);
         t.not_yet("acme", "certificates by ACME");
         settings
     }
@@ -315,24 +319,6 @@ fn read_certificates(t: &mut Table<'_>) -> Vec<Pair> {
         },
     );
     pairs.into_iter().flatten().collect()
-}
-
-/// Whoever asks for client certificates must not get a server that lets everybody in.
-fn client_certificates(t: &mut Table<'_>) {
-    const NOT_YET: &str = "certificates of clients";
-    let wanted: Option<String> = t
-        .key("client_auth_type", "Whether clients need a certificate.")
-        .not_yet(NOT_YET)
-        .optional();
-    let none = ["no_client_cert", "no_client_certs"];
-    if wanted.is_some_and(|wanted| !none.contains(&wanted.as_str())) {
-        t.error(
-            "client_auth_type",
-            "asks for certificates of clients, which are not checked yet",
-            "let a proxy check them, or remove it and let everybody in",
-        );
-    }
-    t.not_yet("root_ca", NOT_YET);
 }
 
 impl Section for HstsSettings {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pronghorn_base::read_linked;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
@@ -128,6 +128,18 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
         .ok()
         .filter(|chain| !chain.is_empty())
         .ok_or_else(|| nothing(path, &text, Wanted::Certificate))
+}
+
+/// The lists of revoked certificates in a file, of which there is one at least.
+pub(super) fn revocation_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, CertificateError> {
+    let text = read(path)?;
+    CertificateRevocationListDer::pem_slice_iter(&text)
+        .collect::<Result<Vec<_>, _>>()
+        .ok()
+        .filter(|lists| !lists.is_empty())
+        .ok_or_else(|| nothing(path, &text, Wanted::RevocationList))
 }
 
 fn nothing(path: &Path, text: &[u8], wanted: Wanted) -> CertificateError {

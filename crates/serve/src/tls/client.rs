@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 
-use super::certificate::{CertificateError, ReadState, Stamp, certificates};
+use super::certificate::{CertificateError, ReadState, Stamp, certificates, revocation_lists};
 
 /// Which certificates clients show.
 #[derive(Debug, Clone)]
@@ -24,11 +24,14 @@ pub enum ClientCertificates {
     },
 }
 
-/// Certificates of authorities, from one file in PEM.
+/// Certificates of authorities, from one file in PEM, and the certificates that they have revoked.
 #[derive(Debug, Clone)]
 pub struct Authorities {
     pub(super) file: PathBuf,
-    pub(super) roots: Vec<CertificateDer<'static>>,
+    /// The file with lists of revoked certificates, if there is one.
+    crl: Option<PathBuf>,
+    roots: Vec<CertificateDer<'static>>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
     pub(super) read: ReadState,
 }
 
@@ -37,24 +40,64 @@ impl Authorities {
     ///
     /// # Errors
     ///
-    /// When the file can't be read, has none, or has one that can't be used.
-    pub fn read(file: &Path) -> Result<Self, CertificateError> {
-        let stamp = Self::stamp(file);
+    /// When a file can't be read, has none, or has one that can't be used.
+    pub fn read(file: &Path, crl: Option<&Path>) -> Result<Self, CertificateError> {
+        let stamp = stamp(file, crl);
         let authorities = Self {
             roots: certificates(file)?,
+            revoked: crl.map_or_else(|| Ok(Vec::new()), revocation_lists)?,
             file: file.to_owned(),
+            crl: crl.map(Path::to_owned),
             read: ReadState::new(stamp),
         };
-        let broken = |cause| {
-            let path = file.to_owned();
-            CertificateError::Broken { path, cause }
+        let broken = |path: &Path| {
+            let path = path.to_owned();
+            move |cause| CertificateError::Broken { path, cause }
         };
-        authorities.store().map_err(broken)?;
+        authorities.store().map_err(broken(file))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let built = authorities.build(&provider, true);
+        built.map_err(broken(crl.unwrap_or(file)))?;
         Ok(authorities)
     }
 
-    pub(super) fn stamp(file: &Path) -> Stamp {
-        Stamp::of(&[file])
+    /// Reads the same files again.
+    pub(super) fn read_again(&self) -> Result<Self, CertificateError> {
+        Self::read(&self.file, self.crl.as_deref())
+    }
+
+    /// The state of the files at this moment.
+    pub(super) fn stamp(&self) -> Stamp {
+        stamp(&self.file, self.crl.as_deref())
+    }
+
+    /// Whether both let the same clients in.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.roots == other.roots && self.revoked == other.revoked
+    }
+
+    /// Takes what was read.
+    pub(super) fn take(&mut self, new: Self) {
+        self.roots = new.roots;
+        self.revoked = new.revoked;
+    }
+
+    fn build(
+        &self,
+        provider: &Arc<CryptoProvider>,
+        required: bool,
+    ) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
+        let roots = Arc::new(self.store()?);
+        let builder = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+        // With lists, each certificate must be on none of its authority's, which must be there.
+        let builder = builder.with_crls(self.revoked.iter().cloned());
+        let builder = if required {
+            builder
+        } else {
+            builder.allow_unauthenticated()
+        };
+        let built = builder.build();
+        built.map_err(|error| rustls::Error::General(error.to_string()))
     }
 
     fn store(&self) -> Result<RootCertStore, rustls::Error> {
@@ -71,26 +114,22 @@ impl ClientCertificates {
         self,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
-        let (roots, required) = match self {
+        match self {
             Self::Any { required } => {
                 let provider = provider.clone();
-                return Ok(Arc::new(AnyClient { required, provider }));
+                Ok(Arc::new(AnyClient { required, provider }))
             }
             Self::Of {
                 authorities,
                 required,
-            } => (authorities.store()?, required),
-        };
-        let builder =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        let builder = if required {
-            builder
-        } else {
-            builder.allow_unauthenticated()
-        };
-        let built = builder.build();
-        built.map_err(|error| rustls::Error::General(error.to_string()))
+            } => authorities.build(provider, required),
+        }
     }
+}
+
+fn stamp(file: &Path, crl: Option<&Path>) -> Stamp {
+    let files: Vec<&Path> = [file].into_iter().chain(crl).collect();
+    Stamp::of(&files)
 }
 
 /// Takes every certificate whose key the client has.

@@ -49,6 +49,7 @@ const SEQUENCE: u8 = 0x30;
 pub(super) enum Wanted {
     Certificate,
     Key,
+    RevocationList,
 }
 
 impl Wanted {
@@ -56,6 +57,7 @@ impl Wanted {
         match self {
             Self::Certificate => "certificate",
             Self::Key => "private key",
+            Self::RevocationList => "list of revoked certificates",
         }
     }
 }
@@ -68,12 +70,14 @@ pub(super) fn of_file(path: &Path, text: &[u8], wanted: Wanted) -> (String, Stri
     let (block, command, nothing) = match wanted {
         Wanted::Certificate => ("CERTIFICATE", "x509", "-nokeys"),
         Wanted::Key => ("PRIVATE KEY", "pkey", "-nocerts -nodes"),
+        Wanted::RevocationList => ("X509 CRL", "crl", ""),
     };
     if text.trim_ascii().is_empty() {
         return ("the file is empty".into(), in_pem(block));
     }
     if let Some((SEQUENCE, inside, _)) = element(text) {
-        if matches!(element(inside), Some((INTEGER, [3], _))) {
+        let is_archive = matches!(element(inside), Some((INTEGER, [3], _)));
+        if is_archive && !nothing.is_empty() {
             return (
                 "it is an archive (PKCS#12)".into(),
                 format!("`openssl pkcs12 -in {path} {nothing} -out new.pem` takes it out of that"),

@@ -62,18 +62,18 @@ impl Tls {
 
     fn refresh_authorities(&self) -> Option<Renewed> {
         let mut used = lock(self.authorities.as_deref()?);
-        let stamp = Authorities::stamp(&used.file);
+        let stamp = used.stamp();
         if !used.read.is_due(&stamp) {
             return None;
         }
-        let read = Authorities::read(&used.file);
+        let read = used.read_again();
         if !used.read.note(stamp, &read) {
             return None;
         }
         let result = read.map_err(TlsError::Certificate).and_then(|new| {
-            if used.roots != new.roots {
+            if !used.is_same(&new) {
                 self.config.store(Arc::new(self.config_with(&new)?));
-                used.roots = new.roots;
+                used.take(new);
             }
             Ok(())
         });
@@ -104,8 +104,8 @@ impl Tls {
         let authorities = match &self.authorities {
             None => None,
             Some(used) => {
-                let file = lock(used).file.clone();
-                let new = Authorities::read(&file)?;
+                let used = lock(used).clone();
+                let new = used.read_again()?;
                 let config = self.config_with(&new)?;
                 Some((new, config))
             }
@@ -133,7 +133,7 @@ impl Tls {
         if let (Some(used), Some((authorities, config))) = (&self.authorities, authorities) {
             let mut used = lock(used);
             // Sessions go on where the authorities are the same.
-            if used.roots != authorities.roots {
+            if !used.is_same(&authorities) {
                 self.config.store(Arc::new(config));
                 new.push(authorities.file.clone());
             }
@@ -230,7 +230,7 @@ mod tests {
         let stamp = Stamp::of(&[Path::new("/nowhere")]);
         let mut state = ReadState::new(stamp.clone());
         assert!(!state.is_due(&stamp));
-        let failed = || Authorities::read(Path::new("/nowhere"));
+        let failed = || Authorities::read(Path::new("/nowhere"), None);
         assert!(state.note(stamp.clone(), &failed()));
         assert!(state.is_due(&stamp));
         assert!(!state.note(stamp.clone(), &failed()));
@@ -243,7 +243,7 @@ mod tests {
         let files = Files::new("authorities");
         files.make();
         let clients = ClientCertificates::Of {
-            authorities: Authorities::read(&files.path("a.pem")).unwrap(),
+            authorities: Authorities::read(&files.path("a.pem"), None).unwrap(),
             required: true,
         };
         let tls = Tls::with_clients(Arc::new(Store::load(&[]).unwrap()), Some(clients)).unwrap();

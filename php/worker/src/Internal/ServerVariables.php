@@ -52,6 +52,11 @@ final class ServerVariables
             $server['REMOTE_USER'] = $user;
             $server['AUTH_TYPE'] = 'Basic';
         }
+        foreach ($request->attributes as $name => $value) {
+            if (\str_starts_with((string) $name, 'SSL_CLIENT_')) {
+                $server[$name] = $value;
+            }
+        }
 
         return $server + self::fields($request->headers);
     }
