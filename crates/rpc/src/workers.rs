@@ -41,7 +41,7 @@ pub const APART: [&str; 19] = [
     "lock.Token",
     "lock.UpdateTTL",
     "metrics",
-    "pronghorn",
+    "pronghorn.Extend",
     "rpc.Version",
     "session",
     "status.Ready",

@@ -1,7 +1,7 @@
 //! What the command line steers a server by, through the control socket.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -169,6 +169,11 @@ impl Control {
     /// Commands that want a reload. Whoever serves takes it, once.
     pub fn wishes(&self) -> Option<mpsc::Receiver<ReloadWish>> {
         lock(&self.0.wished).take()
+    }
+
+    /// The configuration, if there is one.
+    pub(crate) fn config(&self) -> Option<&Path> {
+        self.0.config.as_deref()
     }
 
     pub(crate) fn starts(&self, starting: Starting) {

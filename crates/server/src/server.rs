@@ -321,7 +321,8 @@ impl Server {
             _ = context.pools.set(workers.pools.clone()); // the server starts once
             self.workers = Some(workers);
         }
-        rpc::add(&context, &self.health, self.pools().as_ref());
+        let config = self.control.config();
+        rpc::add(&context, &self.health, self.pools().as_ref(), config);
         self.control.starts(Starting {
             health: self.health.clone(),
             methods: context.rpc.clone(),

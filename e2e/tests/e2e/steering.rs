@@ -448,24 +448,17 @@ fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
     let server = Server::start(site.config(&format!("{config}rpc: {{listen: 'tcp://{rpc}'}}\n")));
     let listen = format!("rpc.listen=tcp://{rpc}");
     let elsewhere = Site::new().config("");
-    for by_rpc in [
-        Server::run(&elsewhere, &["workers", "-o", &listen]),
-        Server::run(
-            &elsewhere.config(&format!("rpc: {{listen: 'tcp://{rpc}'}}")),
-            &["workers", "http"],
-        ),
-    ] {
-        assert_done(&by_rpc);
-        assert!(
-            by_rpc.stdout.contains("http: 2 workers, 0 busy\n"),
-            "{}",
-            by_rpc.stdout
-        );
-        assert_eq!(
-            pids(&by_rpc.stdout),
-            pids(&server.steer(&["workers"]).stdout)
-        );
-    }
+    let by_rpc = Server::run(&elsewhere, &["workers", "-o", &listen]);
+    assert_done(&by_rpc);
+    assert!(
+        by_rpc.stdout.contains("http: 2 workers, 0 busy\n"),
+        "{}",
+        by_rpc.stdout
+    );
+    assert_eq!(
+        pids(&by_rpc.stdout),
+        pids(&server.steer(&["workers"]).stdout)
+    );
     let elsewhere = Site::new();
     let before = pids(&server.steer(&["workers"]).stdout);
     assert_done(&Server::run(&elsewhere, &["reset", "-s", "-o", &listen]));
@@ -501,6 +494,50 @@ fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
         pids(&server.steer(&["workers", "-o", &listen]).stdout),
         after
     );
+    server.stop();
+}
+
+/// Configurations that keep the default have one address: it must not lead to another application.
+#[test]
+fn the_rpc_of_a_configuration_leads_to_no_server_of_another_one() {
+    let rpc = free_address();
+    let section = format!("rpc: {{listen: 'tcp://{rpc}'}}\n");
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let programs = "service: {p: {command: sleep 60}}\n";
+    let server = Server::start(site.config(&format!("{config}{section}{programs}")));
+    let own = server.site().path(".rr.yaml").display().to_string();
+    let before = pids(&server.steer(&["workers"]).stdout);
+    let elsewhere = Site::new().config(&section);
+    let found = format!("that of {own} (pid {})", server.pid());
+    let (that, whichever) = (
+        format!("`-c {own}` names that server"),
+        format!("`-o rpc.listen=tcp://{rpc}` whichever"),
+    );
+    for command in [
+        &["reset"][..],
+        &["programs", "stop", "p"],
+        &["programs"],
+        &["cache"],
+        &["jobs"],
+        &["schedules"],
+        &["workers"],
+        &["status"],
+        &["stop"],
+        &["reload"],
+        &["logs"],
+    ] {
+        let refused = Server::run(&elsewhere, command);
+        assert_failed(&refused, &[&found, &that, &whichever]);
+    }
+    assert_eq!(pids(&server.steer(&["workers"]).stdout), before);
+    let programs = server.steer(&["programs"]).stdout;
+    assert!(!programs.contains("stopped"), "{programs}");
+    // Its own configuration, without its control socket.
+    let surroundings = Site::new();
+    let by_own = Server::run(&surroundings, &["workers", "-c", &own]);
+    assert_done(&by_own);
+    assert_eq!(pids(&by_own.stdout), before);
     server.stop();
 }
 

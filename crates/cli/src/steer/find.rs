@@ -4,6 +4,7 @@
 //! the one behind the control socket must be the one that listens there, or it is not asked. Last
 //! comes RPC, where the configuration says.
 
+use std::cell::OnceCell;
 use std::fmt::Write;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, T
 use pronghorn_rpc::Rpc;
 
 use super::over_rpc::Methods;
-use super::{Server, Task};
+use super::{Server, Task, identity};
 use crate::arguments::{Arguments, Name};
 use crate::directories;
 use crate::service::CONFIGURATION;
@@ -46,14 +47,14 @@ impl<'a> Task<'a> {
             arguments,
             place: place_of(arguments, file.as_deref()),
             configured: file.is_some(),
-            folder: directories::working(arguments, file.as_deref()),
+            directory: directories::working(arguments, file.as_deref()),
+            rpc: OnceCell::new(),
         }
     }
 
     /// The server, or what was looked for and how to start one.
     pub(super) async fn server(&self) -> Result<Server, String> {
-        let rpc = self.rpc();
-        let named = self.names_rpc().then_some(rpc.as_ref()).flatten();
+        let named = self.names_rpc().then(|| self.rpc()).flatten();
         // The most useful error: of a server of somebody trusted, or of one of somebody else.
         let (mut tried, mut own, mut foreign) = (Vec::new(), None, None);
         for path in self.sockets() {
@@ -79,9 +80,21 @@ impl<'a> Task<'a> {
                 },
             }
         }
-        if let Some(endpoint) = rpc {
-            match pronghorn_rpc::Client::connect(&endpoint).await {
-                Ok(client) => return Ok(Server::Rpc(Methods::Rpc(client), endpoint)),
+        if let Some(endpoint) = self.rpc() {
+            match pronghorn_rpc::Client::connect(endpoint).await {
+                Ok(mut client) => {
+                    // Whoever names an address means the server there, whatever it serves.
+                    if !self.names_rpc() {
+                        identity::expect(
+                            &self.directory,
+                            self.place.named(),
+                            &mut client,
+                            endpoint,
+                        )
+                        .await?;
+                    }
+                    return Ok(Server::Rpc(Methods::Rpc(client), endpoint.clone()));
+                }
                 Err(error) => tried.push(error.to_string()),
             }
         }
@@ -135,12 +148,17 @@ impl<'a> Task<'a> {
         names.any(|(key, _)| key.trim().eq_ignore_ascii_case(RPC_LISTEN))
     }
 
-    /// Where RPC listens by the configuration, if it says.
-    fn rpc(&self) -> Option<Endpoint> {
+    /// Where RPC listens by the configuration, if it says. That is read once, and only where it is
+    /// needed: a command may look for its server a hundred times.
+    fn rpc(&self) -> Option<&Endpoint> {
+        self.rpc.get_or_init(|| self.read_rpc()).as_ref()
+    }
+
+    fn read_rpc(&self) -> Option<Endpoint> {
         let loaded = load(&self.arguments.input());
         let settings = loaded.resolve_part::<RpcAlone>().into_settings();
         Some(match settings.ok()?.0?.listen {
-            Endpoint::Unix(path) => Endpoint::Unix(self.folder.join(path)),
+            Endpoint::Unix(path) => Endpoint::Unix(self.directory.join(path)),
             tcp @ Endpoint::Tcp(_) => tcp,
         })
     }

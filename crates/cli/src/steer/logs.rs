@@ -102,7 +102,7 @@ fn where_it_is(task: &Task<'_>) -> String {
     match file {
         Some(path) => format!(
             "hint: what was logged is in {}",
-            task.folder.join(path).display()
+            task.directory.join(path).display()
         ),
         None => "hint: `journalctl -u pronghorn` has the log of a service; others write to \
                  standard error, or where `logs.output` says"

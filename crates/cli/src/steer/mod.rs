@@ -3,6 +3,7 @@
 mod boxes;
 mod cache;
 mod find;
+mod identity;
 mod jobs;
 mod live;
 mod logs;
@@ -19,6 +20,7 @@ mod terminal;
 mod text;
 mod workers;
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use pronghorn_config::Endpoint;
@@ -38,7 +40,9 @@ struct Task<'a> {
     place: Place,
     /// Whether there is a configuration.
     configured: bool,
-    folder: PathBuf,
+    directory: PathBuf,
+    /// Where RPC listens by the configuration, once that was read.
+    rpc: OnceCell<Option<Endpoint>>,
 }
 
 /// A server that was found.

@@ -104,7 +104,7 @@ fn finish(task: &Task<'_>, pid: u32, gone: bool) -> Result<Exit, String> {
 
 /// The process of `.pid`, if it still is a server: its number may be another process's by now.
 fn in_file(task: &Task<'_>) -> Result<Option<Process>, String> {
-    let path = task.folder.join(".pid");
+    let path = task.directory.join(".pid");
     let Ok((pid, owner)) = number_in(&path) else {
         return Ok(None);
     };

@@ -6,11 +6,19 @@ mod informer;
 mod pronghorn;
 mod resetter;
 
+use std::path::Path;
+
 use pronghorn_plugin_api::{Caches, Context, Health};
 use pronghorn_workers::{PoolHandle, Pools};
 
-/// Adds the methods. There are pools where a service has workers.
-pub(crate) fn add(context: &Context, health: &Health, pools: Option<&Pools>) {
+/// Adds the methods. There are pools where a service has workers, and a server may have no
+/// configuration.
+pub(crate) fn add(
+    context: &Context,
+    health: &Health,
+    pools: Option<&Pools>,
+    config: Option<&Path>,
+) {
     let methods = &context.rpc;
     let operated = Operated {
         health: health.clone(),
@@ -20,7 +28,8 @@ pub(crate) fn add(context: &Context, health: &Health, pools: Option<&Pools>) {
     app::add(methods);
     informer::add(methods, &operated);
     resetter::add(methods, &operated);
-    pronghorn::add(methods, &operated);
+    let identity = pronghorn::Identity::of(config, context.directory());
+    pronghorn::add(methods, &operated, identity);
 }
 
 /// What the methods act on.

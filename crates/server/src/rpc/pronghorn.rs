@@ -1,5 +1,6 @@
 //! `pronghorn`: what RoadRunner has no method for.
 
+use std::path::Path;
 use std::time::Duration;
 
 use pronghorn_plugin_api::rpc::{Argument, Caller, Failure, Methods, Outcome};
@@ -8,6 +9,7 @@ use pronghorn_workers::PoolHandle;
 use serde::{Deserialize, Serialize};
 
 use super::Operated;
+use crate::VERSION;
 
 /// More time for the call that a worker is at.
 #[derive(Default, Deserialize)]
@@ -24,11 +26,36 @@ struct Extended {
     seconds: f64,
 }
 
+/// Which server answers, for a command that knows an address alone.
+#[derive(Clone, Serialize)]
+pub(super) struct Identity {
+    version: &'static str,
+    pid: u32,
+    /// Empty for a server without a configuration.
+    config: String,
+    /// Where it works.
+    directory: String,
+}
+
+impl Outcome for Identity {}
+
+impl Identity {
+    pub(super) fn of(config: Option<&Path>, directory: &Path) -> Self {
+        let shown = |path: &Path| path.display().to_string();
+        Self {
+            version: VERSION,
+            pid: std::process::id(),
+            config: config.map(shown).unwrap_or_default(),
+            directory: shown(directory),
+        }
+    }
+}
+
 impl Argument for Extension {}
 
 impl Outcome for Extended {}
 
-pub(super) fn add(methods: &Methods, operated: &Operated) {
+pub(super) fn add(methods: &Methods, operated: &Operated, identity: Identity) {
     let operated = operated.clone();
     let pronghorn = methods.service_by_caller("pronghorn", move |caller: &Caller| {
         let mut pools = operated.all_pools();
@@ -38,6 +65,8 @@ pub(super) fn add(methods: &Methods, operated: &Operated) {
         pools
     });
     pronghorn.add("Extend", extend);
+    let own = methods.service("pronghorn", identity);
+    own.add("Server", async |identity: Identity, _: bool| Ok(identity));
 }
 
 /// A worker has more time granted to its own pool's calls alone.
