@@ -163,7 +163,7 @@ fn commands_start_stop_restart_signal_and_show_what_was_said() {
     for (arguments, why) in [
         (
             &["programs", "stop", "nobody"][..],
-            "there is no program `nobody`\nhint: `pronghorn programs` shows all",
+            "there is no program `nobody`\nhint: there are `talker`",
         ),
         (&["programs", "logs", "talkr"][..], "did you mean `talker`?"),
         (
@@ -186,6 +186,20 @@ fn commands_start_stop_restart_signal_and_show_what_was_said() {
     ] {
         let refused = server.steer(arguments);
         refused.assert_refused(&[why]);
+    }
+    for arguments in [
+        &["start", "talkr"][..],
+        &["stop", "talkr"],
+        &["restart", "talkr"],
+        &["restart", "all", "talkr"],
+        &["signal", "HUP", "talkr"],
+        &["logs", "talkr"],
+        &["list", "talkr"],
+    ] {
+        let refused = server.steer(&[&["programs"], arguments].concat());
+        refused.assert_refused(&[
+            "there is no program `talkr`; did you mean `talker`?\nhint: there are `talker`",
+        ]);
     }
     server.logged(&["\"stream\":\"stderr\"", "err"]);
     for (step, told) in [("start", "started"), ("stop", "stopped")] {

@@ -364,14 +364,40 @@ fn find<'a>(name: &str, list: &'a List) -> Result<&'a Program, String> {
              hint: write `{program}`; `programs signal` takes `--index {index}` for the process"
         ));
     }
-    let known = list.programs.iter().map(|it| it.name.as_str());
-    let meant = pronghorn_config::nearest(name, known);
-    let meant = meant.map(|it| format!("; did you mean `{}`?", one_line(it)));
-    Err(format!(
-        "there is no program `{}`{}\nhint: `pronghorn programs` shows all",
-        one_line(name),
-        meant.unwrap_or_default()
-    ))
+    Err(unknown(name, list))
+}
+
+/// With the names that there are, those like the one that was written first.
+fn unknown(name: &str, list: &List) -> String {
+    /// A line of a terminal or two.
+    const MOST: usize = 10;
+    let known = || list.programs.iter().map(|it| it.name.as_str());
+    let meant = pronghorn_config::nearest(name, known());
+    let shown = one_line(name);
+    let question = meant.map(|it| format!("; did you mean `{}`?", one_line(it)));
+    let (lower, total) = (name.to_lowercase(), list.programs.len());
+    let is_alike = |it: &str| {
+        let it = it.to_lowercase();
+        !lower.is_empty() && (it.contains(&lower) || lower.contains(&it))
+    };
+    let mut names: Vec<&str> = known().collect();
+    names.sort_by_key(|it| (Some(*it) != meant, !is_alike(it)));
+    names.truncate(MOST);
+    let names: Vec<String> = names
+        .into_iter()
+        .map(|it| format!("`{}`", one_line(it)))
+        .collect();
+    let hint = match total {
+        0 => "there are no programs".to_owned(),
+        1..=MOST => format!("there are {}", names.join(", ")),
+        _ => format!(
+            "there are {} and {} more; `pronghorn programs` shows all",
+            names.join(", "),
+            total - MOST
+        ),
+    };
+    let question = question.unwrap_or_default();
+    format!("there is no program `{shown}`{question}\nhint: {hint}")
 }
 
 fn without_section(error: String) -> String {
@@ -488,5 +514,45 @@ impl Process {
             self.starts.to_string(),
             or_none(last),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_those_that_there_are() {
+        let list = |names: &[&str]| List {
+            programs: names
+                .iter()
+                .map(|name| Program {
+                    name: (*name).to_owned(),
+                    command: String::new(),
+                    created: false,
+                    order: 0,
+                    processes: Vec::new(),
+                })
+                .collect(),
+        };
+        assert_eq!(
+            unknown("mail", &list(&["horizon", "mails", "queue"])),
+            "there is no program `mail`; did you mean `mails`?\n\
+             hint: there are `mails`, `horizon`, `queue`"
+        );
+        assert_eq!(
+            unknown("x", &list(&[])),
+            "there is no program `x`\nhint: there are no programs"
+        );
+        let many: Vec<String> = (0..20)
+            .map(|number| format!("worker-{number:02}"))
+            .collect();
+        let mut many: Vec<&str> = many.iter().map(String::as_str).collect();
+        many.push("mail-queue");
+        let told = unknown("queue", &list(&many));
+        let hint = "there is no program `queue`\nhint: there are `mail-queue`, `worker-00`, ";
+        assert!(told.starts_with(hint), "{told}");
+        let end = "`worker-08` and 11 more; `pronghorn programs` shows all";
+        assert!(told.ends_with(end), "{told}");
     }
 }
