@@ -105,11 +105,13 @@ impl Choice for Restart {
         ("always", Self::Always),
     ];
 
-    /// Values of supervisord's `autorestart`, and of containers.
+    /// Values of supervisord's `autorestart`, of systemd, and of containers.
     const ELSEWHERE: &'static [(&'static str, Self)] = &[
         ("unexpected", Self::OnFailure),
         ("true", Self::Always),
         ("unless-stopped", Self::Always),
+        ("on-abnormal", Self::OnFailure),
+        ("on-abort", Self::OnFailure),
         ("false", Self::No),
         ("never", Self::No),
     ];

@@ -1142,6 +1142,55 @@ fn check_names_what_is_missing_beside_the_mistakes_of_the_text() {
     }
 }
 
+/// Units of systemd and files of compose are what people write by.
+#[test]
+fn check_knows_the_keys_of_systemd_and_compose() {
+    for (key, meant) in [
+        ("ExecStart: sleep 1", "command"),
+        ("entrypoint: sleep 1", "command"),
+        ("WorkingDirectory: /tmp", "directory"),
+        ("working_dir: /tmp", "directory"),
+        ("Environment: {A: '1'}", "env"),
+        ("environment: {A: '1'}", "env"),
+        ("User: nobody", "user"),
+        ("Restart: always", "restart"),
+        ("RestartSec: 5", "restart_sec"),
+        ("KillSignal: SIGTERM", "stop_signal"),
+        ("stop_grace_period: 5s", "stop_timeout"),
+        ("TimeoutStartSec: 5", "start_timeout"),
+        ("RuntimeMaxSec: 5", "exec_timeout"),
+        ("SuccessExitStatus: 3", "exit_codes"),
+        ("StartLimitBurst: 3", "max_failures"),
+        ("LimitNOFILE: 1000", "open_files"),
+        ("MemoryMax: 1GB", "max_memory"),
+        ("mem_limit: 1GB", "max_memory"),
+        ("healthcheck: {test: 'true'}", "health"),
+        ("replicas: 2", "process_num"),
+        ("depends_on: [database]", "order"),
+        ("After: database", "order"),
+        ("StandardOutput: /tmp/out", "output.file"),
+    ] {
+        let site = site(&format!("  p: {{command: sleep 1, {key}}}\n"));
+        let checked = Server::run(&site, &["check"]);
+        let said = checked.stdout + &checked.stderr;
+        let hint = format!("did you mean `{meant}`?");
+        let typed = key.split(':').next().unwrap_or_default();
+        // A name that differs in case alone is no unknown one for RoadRunner either.
+        let is_known = typed.to_lowercase() == meant;
+        assert!(is_known || said.contains(&hint), "{key}: {said}");
+    }
+    for (value, meant) in [
+        ("unless-stopped", "always"),
+        ("on-abnormal", "on-failure"),
+        ("never", "no"),
+    ] {
+        let site = site(&format!("  p: {{command: sleep 1, restart: {value}}}\n"));
+        let checked = Server::run(&site, &["check"]);
+        let said = checked.stdout + &checked.stderr;
+        assert!(said.contains(&format!("did you mean `{meant}`?")), "{said}");
+    }
+}
+
 #[test]
 fn an_empty_command_is_a_mistake() {
     let site = site(
