@@ -61,7 +61,7 @@ pub use incident::{CallDetails, Incident, IncidentKind, Incidents, Progress};
 pub use last_words::LastWords;
 pub use observer::{Look, Observer, Origin, Taker};
 pub use php_message::{Extent, PhpMessage, Source, Speaker, WORKER_OUTPUT};
-pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, pieces};
+pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, QueueCounter, pieces};
 pub use poison::Identity;
 pub use pool::{Affinity, NotExtended, Options, Pool};
 pub use pronghorn_ring::Loan;

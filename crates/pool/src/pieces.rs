@@ -1,6 +1,7 @@
 //! The pieces of a reply's body on their way to a client that may be slow: a queue that is bounded
 //! by what it holds in memory.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,6 +26,15 @@ const LEAST: u32 = 512;
 /// As many as have room, and what is put last: files, of which one waits at a time, and the end.
 const PLACES: usize = (ROOM / LEAST) as usize + 4;
 
+/// Counts what waits for a client.
+pub trait QueueCounter: fmt::Debug + Send + Sync {
+    /// So many bytes wait from now on.
+    fn waits(&self, bytes: usize);
+}
+
+/// Fewer bytes are not counted.
+const UNCOUNTED: usize = 16 << 10;
+
 /// A piece of a reply's body.
 #[derive(Debug)]
 pub enum Piece {
@@ -41,6 +51,7 @@ pub struct Pieces {
     queue: mpsc::Receiver<Entry>,
     client: Arc<OnceLock<Arc<dyn SpoolClient>>>,
     room: Arc<Semaphore>,
+    counter: Counter,
     /// Room that nobody gets while it is [shut](Self::shut).
     kept: Option<OwnedSemaphorePermit>,
 }
@@ -50,7 +61,17 @@ pub struct Pieces {
 pub struct PieceSender {
     queue: mpsc::Sender<Entry>,
     room: Arc<Semaphore>,
+    counter: Counter,
     client: Arc<OnceLock<Arc<dyn SpoolClient>>>,
+}
+
+type Counter = Arc<OnceLock<Arc<dyn QueueCounter>>>;
+
+fn count(counter: &Counter, room: &Semaphore) {
+    if let Some(counter) = counter.get() {
+        let waiting = (ROOM as usize).saturating_sub(room.available_permits());
+        counter.waits(if waiting > UNCOUNTED { waiting } else { 0 });
+    }
 }
 
 /// A piece, and the room that it takes until it is taken.
@@ -84,15 +105,18 @@ pub fn pieces() -> (PieceSender, Pieces) {
     let (queue, taken) = mpsc::channel(PLACES);
     let room = Arc::new(Semaphore::new(ROOM as usize));
     let client = Arc::new(OnceLock::new());
+    let counter = Counter::default();
     let pieces = Pieces {
         queue: taken,
         client: client.clone(),
         room: room.clone(),
+        counter: counter.clone(),
         kept: None,
     };
     let sender = PieceSender {
         queue,
         room,
+        counter,
         client,
     };
     (sender, pieces)
@@ -108,7 +132,9 @@ impl Pieces {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         self.kept = None;
         let entry = self.queue.poll_recv(cx);
-        entry.map(|entry| entry.map(|entry| entry.piece))
+        let piece = entry.map(|entry| entry.map(|entry| entry.piece));
+        count(&self.counter, &self.room);
+        piece
     }
 
     /// Takes no more bytes until it is asked for the next piece: the worker waits, or puts them
@@ -143,9 +169,23 @@ impl Pieces {
         }
     }
 
+    /// Has the bytes counted that wait, now and later.
+    pub fn count_by(&self, counter: Arc<dyn QueueCounter>) {
+        _ = self.counter.set(counter); // there is one
+        count(&self.counter, &self.room);
+    }
+
     /// Files of this reply are held for this client.
     pub fn hold_for(&self, client: Arc<dyn SpoolClient>) {
         _ = self.client.set(client); // there is one client
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        if let Some(counter) = self.counter.get() {
+            counter.waits(0);
+        }
     }
 }
 
@@ -260,7 +300,10 @@ impl PieceSender {
     /// Of what was free, the bytes keep what they take.
     fn put_into(&self, mut free: OwnedSemaphorePermit, bytes: Content) {
         let room = free.split(room_of(&bytes) as usize);
+        // It is free again before what waits is counted.
+        drop(free);
         self.put(Piece::Bytes(bytes), room);
+        count(&self.counter, &self.room);
     }
 
     fn put(&self, piece: Piece, room: Option<OwnedSemaphorePermit>) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use pronghorn_base::{Cut, LogThrottle, heaviest, lock};
 use pronghorn_metrics::{Counter, Registry};
-use pronghorn_pool::SpoolClient;
+use pronghorn_pool::{QueueCounter, SpoolClient};
 
 use crate::limits::Limits;
 use crate::owner::{Owner, tell};
@@ -61,7 +61,7 @@ pub(crate) struct Account {
     address: PeerAddress,
     cut: Cut,
     /// By [`ClientBytes`].
-    kept: [AtomicUsize; 3],
+    kept: [AtomicUsize; 4],
 }
 
 /// Kinds of memory of which a connection has one each: so no idle one has room for a [`Charge`].
@@ -70,6 +70,8 @@ pub(crate) enum ClientBytes {
     Head,
     Input,
     Output,
+    /// Pieces of a response that were not written yet.
+    Queued,
 }
 
 /// Whose memory it is: what is shared out among clients goes by it.
@@ -224,7 +226,7 @@ impl Account {
         let before = self.kept[what as usize].swap(bytes, Ordering::Relaxed);
         if bytes > before {
             self.take(bytes - before);
-        } else {
+        } else if bytes < before {
             self.give_back(before - bytes);
         }
     }
@@ -269,6 +271,12 @@ impl SpoolClient for Account {
 
     fn is_closing(&self) -> bool {
         self.cut.is_cut()
+    }
+}
+
+impl QueueCounter for Account {
+    fn waits(&self, bytes: usize) {
+        self.keep(ClientBytes::Queued, bytes);
     }
 }
 

@@ -524,6 +524,39 @@ fn bodies_on_their_way_to_files_count() {
     server.stop();
 }
 
+/// Some pieces are being written, and others wait for them.
+#[test]
+fn pieces_of_a_response_that_wait_count_whole() {
+    const CLIENTS: u64 = 40;
+    let metrics = free_address();
+    let site = site("app.php", "", "");
+    let more = format!("metrics: {{address: '{metrics}'}}\n");
+    site.write(".rr.yaml", &(site.read(".rr.yaml") + &more));
+    let server = Server::start(site);
+    assert_eq!(
+        server.get("/stream?pieces=20&size=100000").body.len(),
+        2_000_000
+    );
+    let before = server.resident_memory();
+    let open = |_| {
+        let mut connection = server.connect();
+        connection.request("GET", "/stream?pieces=100&size=100000", "");
+        connection
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(open).collect();
+    let held = || figure(metrics, "pronghorn_http_client_memory_bytes ");
+    let most = 300.0 * 1024.0 * 40.0;
+    wait_for("what waits", || (held() > most).then_some(()));
+    let (grown, held) = (grown(&server, before), held() / 1024.0);
+    let counted = f64::from(u32::try_from(grown).expect("a few megabytes"));
+    assert!(
+        counted < 1.5 * held,
+        "{grown} KB more, and {held} are counted"
+    );
+    drop(clients);
+    server.stop();
+}
+
 /// An upstream sends as fast as it can, and nobody reads.
 #[test]
 fn what_upstreams_send_to_slow_clients_counts() {

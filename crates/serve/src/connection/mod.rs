@@ -650,6 +650,9 @@ impl Http1 {
             Body::Parts(parts) => Box::pin(self.send_parts(framing, parts)).await?,
             body @ (Body::Pieces { .. } | Body::Made(_)) => {
                 let is_announced = body.known_len().is_some();
+                if let Body::Pieces { pieces, .. } = &body {
+                    pieces.count_by(self.entered.account(&self.peer).clone());
+                }
                 let reader = Reader::new(body);
                 let sent = Box::pin(self.send_read(framing, reader, is_announced)).await?;
                 if let Some(mut trailers) = sent {
@@ -800,6 +803,8 @@ impl Http1 {
         mut body: impl Buf,
         mut after: &'static [u8],
     ) -> Result<(), Gone> {
+        // A piece is in memory until its last byte is written.
+        let pieces = body.remaining();
         poll_fn(|cx| {
             while self.written < self.out.len() || body.has_remaining() || !after.is_empty() {
                 let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.written..]);
@@ -819,7 +824,7 @@ impl Http1 {
                         body.advance(of_body);
                     }
                     Poll::Pending => {
-                        let left = self.out.len() - self.written + body.remaining();
+                        let left = self.out.len() - self.written + pieces;
                         self.keeps(ClientBytes::Output, left);
                         return self.poll_untaken(cx).map(|()| Err(Gone));
                     }
