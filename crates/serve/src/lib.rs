@@ -81,5 +81,7 @@ pub use service::Service;
 pub use settings::{CertifiedClients, ClientAuth, read_pair, read_proxies};
 pub use source::{BodySource, Read};
 pub use tls::renewal::{ReadTls, Renewed};
-pub use tls::{Authorities, CertificateError, ClientCertificates, Pair, Store, Tls, TlsError};
+pub use tls::{
+    Authorities, CertificateError, ClientCertificates, Managed, Pair, Store, Tls, TlsError,
+};
 pub use upgrade::{Upgrade, Upgraded};

@@ -163,7 +163,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> 
     })
 }
 
-fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, rustls::Error> {
+pub(super) fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, rustls::Error> {
     let parsed = webpki::EndEntityCert::try_from(certificate)
         .map_err(|_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding))?;
     Ok(parsed

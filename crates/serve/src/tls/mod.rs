@@ -5,6 +5,7 @@
 mod certificate;
 mod client;
 mod diagnosis;
+mod managed;
 pub(crate) mod renewal;
 mod store;
 
@@ -33,6 +34,7 @@ use crate::tls_socket::TlsSocket;
 
 pub use certificate::{CertificateError, Pair};
 pub use client::{Authorities, ClientCertificates};
+pub use managed::Managed;
 pub use store::Store;
 
 /// How long a client may take from the connection to the end of the handshake. As long as for a
@@ -235,6 +237,10 @@ impl Tls {
             .accept(socket)
             .await
         {
+            // The authority has seen the certificate, which is all that it came for.
+            Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(store::CHALLENGE) => {
+                Accepted::Gone
+            }
             Ok(mut stream) => {
                 stream.get_mut().0.gave();
                 Accepted::Tls(Box::new(stream))
@@ -277,11 +283,15 @@ fn config(
         Some(clients) => clients.verifier(&provider)?,
         None => WebPkiClientVerifier::no_client_auth(),
     };
+    let has_challenges = store.has_challenges();
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(store);
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+    if has_challenges {
+        config.alpn_protocols.push(store::CHALLENGE.to_vec());
+    }
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)

@@ -11,12 +11,29 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::certificate::{Certificate, CertificateError, Pair, ReadState, Stamp};
+use super::managed::Managed;
+
+/// The only protocol of a handshake in which an authority looks for its challenge (RFC 8737).
+pub(super) const CHALLENGE: &[u8] = b"acme-tls/1";
 
 /// Certificates by name. Handshakes read it without a lock.
 #[derive(Debug)]
 pub struct Store {
     used: ArcSwap<Used>,
-    files: Mutex<Vec<Watched>>,
+    watched: Mutex<All>,
+    /// Certificates that answer challenges, by the names that they prove. None where nobody fetches
+    /// certificates: then no handshake asks for them.
+    challenges: Option<ArcSwap<HashMap<String, Arc<CertifiedKey>>>>,
+}
+
+/// The sources of the certificates in use.
+#[derive(Debug, Default)]
+struct All {
+    files: Vec<Watched>,
+    /// The server fetched these, or made one until it has them.
+    managed: Vec<Managed>,
+    /// Where no certificate is for a name, and none is from a file.
+    placeholder: Option<Managed>,
 }
 
 /// A pair and its certificate.
@@ -49,20 +66,70 @@ impl Store {
                 pair: pair.clone(),
             })
         };
-        let files = pairs.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        let all = All {
+            files: pairs.iter().map(load).collect::<Result<Vec<_>, _>>()?,
+            ..All::default()
+        };
         Ok(Self {
-            used: ArcSwap::from_pointee(Used::of(&files)),
-            files: Mutex::new(files),
+            used: ArcSwap::from_pointee(Used::of(&all)),
+            watched: Mutex::new(all),
+            challenges: None,
         })
+    }
+
+    /// Answers challenges of an authority in handshakes.
+    #[must_use]
+    pub fn with_challenges(self) -> Self {
+        Self {
+            challenges: Some(ArcSwap::default()),
+            ..self
+        }
+    }
+
+    pub(super) const fn has_challenges(&self) -> bool {
+        self.challenges.is_some()
+    }
+
+    /// From now on, a handshake of an authority for this name gets this certificate.
+    pub fn add_challenge(&self, name: &str, answer: &Managed) {
+        self.change_challenges(|all| {
+            all.insert(name.to_owned(), answer.0.key.clone());
+        });
+    }
+
+    /// The challenge for this name is over.
+    pub fn remove_challenge(&self, name: &str) {
+        self.change_challenges(|all| {
+            all.remove(name);
+        });
+    }
+
+    fn change_challenges(&self, change: impl Fn(&mut HashMap<String, Arc<CertifiedKey>>)) {
+        if let Some(challenges) = &self.challenges {
+            challenges.rcu(|all| {
+                let mut all = HashMap::clone(all);
+                change(&mut all);
+                all
+            });
+        }
+    }
+
+    /// Goes over to these certificates, which are not watched in files, from those before. The
+    /// placeholder is for clients that would get none at all.
+    pub fn set_managed(&self, managed: Vec<Managed>, placeholder: Option<Managed>) {
+        let mut all = lock(&self.watched);
+        all.managed = managed;
+        all.placeholder = placeholder;
+        self.used.store(Arc::new(Used::of(&all)));
     }
 
     /// Reads those pairs again whose files have changed since they were read last, or could not be
     /// read. An error leaves the certificate in use that was there before, and is given once.
     /// Blocks for the disk.
     pub(super) fn refresh(&self) -> Vec<(PathBuf, Result<(), CertificateError>)> {
-        let mut files = lock(&self.files);
+        let mut all = lock(&self.watched);
         let mut renewed = Vec::new();
-        for watched in files.iter_mut() {
+        for watched in &mut all.files {
             let stamp = Stamp::of_pair(&watched.pair);
             if !watched.read.is_due(&stamp) {
                 continue;
@@ -75,50 +142,55 @@ impl Store {
             }
         }
         if renewed.iter().any(|(_, result)| result.is_ok()) {
-            self.used.store(Arc::new(Used::of(&files)));
+            self.used.store(Arc::new(Used::of(&all)));
         }
         renewed
     }
 
     /// The pairs that are in use.
     pub(super) fn pairs(&self) -> Vec<Pair> {
-        let files = lock(&self.files);
-        files.iter().map(|watched| watched.pair.clone()).collect()
+        let all = lock(&self.watched);
+        let pairs = all.files.iter().map(|watched| watched.pair.clone());
+        pairs.collect()
     }
 
     /// Goes over to other pairs, which were loaded. Gives the files of those certificates that were
     /// not in use before.
     pub fn replace(&self, others: Self) -> Vec<PathBuf> {
-        let Self { used, files } = others;
-        let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut before = lock(&self.files);
+        let others = others.watched.into_inner();
+        let files = others.unwrap_or_else(PoisonError::into_inner).files;
+        let mut all = lock(&self.watched);
         let is_new = |new: &&Watched| {
-            let mut before = before.iter();
+            let mut before = all.files.iter();
             !before.any(|old| old.certificate.key.cert == new.certificate.key.cert)
         };
         let new = files.iter().filter(is_new);
         let new = new.map(|new| new.pair.certificate.clone()).collect();
-        *before = files;
-        self.used.store(used.into_inner());
+        all.files = files;
+        self.used.store(Arc::new(Used::of(&all)));
         new
     }
 }
 
 impl Used {
-    fn of(files: &[Watched]) -> Self {
+    fn of(all: &All) -> Self {
         let mut used = Self::default();
-        for Watched { certificate, .. } in files {
+        let files = all.files.iter().map(|watched| &*watched.certificate);
+        // An operator's own file comes before what was fetched for the same name.
+        let both = || files.clone().chain(all.managed.iter().map(|it| &*it.0));
+        for certificate in both() {
             for name in &certificate.names {
                 let named = used.by_name.entry(name.clone()).or_default();
                 named.push(certificate.key.clone());
             }
         }
-        if let Some(first) = files.first() {
+        if let Some(first) = both().next() {
             // One of the other kind for the same names, if there is one: a client may know only
             // RSA.
-            let alike = files.iter();
-            let alike = alike.filter(|other| other.certificate.names == first.certificate.names);
-            used.otherwise = alike.map(|other| other.certificate.key.clone()).collect();
+            let alike = both().filter(|other| other.names == first.names);
+            used.otherwise = alike.map(|other| other.key.clone()).collect();
+        } else if let Some(placeholder) = &all.placeholder {
+            used.otherwise = vec![placeholder.0.key.clone()];
         }
         used
     }
@@ -137,6 +209,13 @@ impl Used {
 
 impl ResolvesServerCert for Store {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if let Some(challenges) = &self.challenges
+            && let Some(mut protocols) = client.alpn()
+            && protocols.next() == Some(CHALLENGE)
+        {
+            let name = client.server_name()?.to_ascii_lowercase();
+            return challenges.load().get(&name).cloned();
+        }
         let used = self.used.load();
         let candidates = client
             .server_name()
