@@ -79,7 +79,7 @@ test-brokers: ## Run the tests with every broker of jobs, also Kafka and a serve
 	cargo build --workspace --bin pronghorn --test centrifugo
 	cargo test --workspace --test centrifugo
 
-test-strangers: ## Run gRPC against clients of others, which it brings: those of Go and Python, and grpcurl
+test-strangers: ## Run it against programs of others, which it brings: gRPC clients of Go and Python, grpcurl, Pebble
 	@scripts/need build php strangers
 	cargo build --workspace --bin pronghorn --test strangers
 	$(OWN_PHP) cargo test --workspace --test strangers

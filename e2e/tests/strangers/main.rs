@@ -1,9 +1,11 @@
-//! Clients of others: `make test-strangers`. They are the client of gRPC's interoperability tests,
-//! grpcurl, and Python's grpcio.
+//! Programs of others: `make test-strangers`. They are the client of gRPC's interoperability tests,
+//! grpcurl, Python's grpcio, and the authority Pebble.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+
+mod acme;
 
 use pronghorn_testkit::{Certificates, Server, Site, built};
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pronghorn_acme::AcmeError;
 use pronghorn_pool::SpoolError;
 use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
@@ -24,6 +25,9 @@ pub(super) enum StartError {
     /// The operator's: files of `http.ssl`.
     #[error("TLS needs a certificate")]
     Certificate(#[source] CertificateError),
+    /// The operator's: the state directory.
+    #[error("`http.ssl.acme` has no place for certificates")]
+    Acme(#[source] AcmeError),
     /// The system's.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pronghorn_acme::{Acme, AcmeSettings};
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
@@ -11,6 +12,7 @@ use pronghorn_serve::{
     CertificateError, ListenAddress, ListenError, Listener, Pair, ReadTls, Renewed, Store, Tls,
     resolve,
 };
+use pronghorn_store::LazyStore;
 use tokio::task::JoinSet;
 
 use super::error::StartError;
@@ -89,23 +91,45 @@ pub(super) fn https_port(listeners: &[Listener]) -> Option<u16> {
 #[derive(Debug, Clone)]
 pub(super) struct Certificates {
     tls: Tls,
+    /// The client that fetches some of them.
+    acme: Option<Arc<Acme>>,
 }
 
 impl Certificates {
     /// `None` where there is no section `ssl`, nor one in `http3`.
     pub(super) fn load(
         settings: &HttpSettings,
-        directory: &Path,
+        context: &Context,
     ) -> Result<Option<Self>, StartError> {
-        let pairs = pairs(settings, directory);
-        if pairs.is_empty() {
+        let pairs = pairs(settings, context.directory());
+        let acme = settings.ssl.as_ref().and_then(|ssl| ssl.acme.as_ref());
+        if pairs.is_empty() && acme.is_none() {
             return Ok(None);
         }
-        let store = Arc::new(Store::load(&pairs).map_err(StartError::Certificate)?);
-        let clients = settings.ssl.as_ref().map(|ssl| ssl.clients.load(directory));
+        let mut store = Store::load(&pairs).map_err(StartError::Certificate)?;
+        if acme.is_some() {
+            store = store.with_challenges();
+        }
+        let store = Arc::new(store);
+        let open = |acme: &AcmeSettings| {
+            Acme::open(
+                acme.clone(),
+                context.directory(),
+                &context.state,
+                store.clone(),
+            )
+        };
+        let acme = acme.map(open).transpose().map_err(StartError::Acme)?;
+        let clients = settings.ssl.as_ref();
+        let clients = clients.map(|ssl| ssl.clients.load(context.directory()));
         let clients = clients.transpose().map_err(StartError::Certificate)?;
         let tls = Tls::with_clients(store, clients.flatten())?;
-        Ok(Some(Self { tls }))
+        Ok(Some(Self { tls, acme }))
+    }
+
+    /// The client that fetches certificates, if there is one.
+    pub(super) const fn acme(&self) -> Option<&Arc<Acme>> {
+        self.acme.as_ref()
     }
 
     /// What is wrong with each pair that can't be used.
@@ -125,6 +149,15 @@ impl Certificates {
         tasks
     }
 
+    /// Fetches certificates until the result is dropped.
+    pub(super) fn fetch(certificates: Option<&Self>, state: &LazyStore) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        if let Some(acme) = certificates.and_then(Self::acme) {
+            tasks.spawn(acme.clone().run(state.clone()));
+        }
+        tasks
+    }
+
     /// Reads what the configuration names now, for [`renew`](Self::renew). None where it has no
     /// section `ssl` any more: those in use stay until a restart.
     ///
@@ -137,7 +170,8 @@ impl Certificates {
         directory: &Path,
     ) -> Result<Option<ReadTls>, String> {
         let pairs = pairs(settings, directory);
-        if pairs.is_empty() {
+        let fetches = settings.ssl.as_ref().is_some_and(|ssl| ssl.acme.is_some());
+        if pairs.is_empty() && !fetches {
             return Ok(None);
         }
         self.tls.read_again(Some(pairs)).await.map(Some)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_acme::Acme;
 use pronghorn_base::lock;
 use pronghorn_config::{Listen, Table};
 use pronghorn_metrics::Registry;
@@ -18,6 +19,7 @@ use pronghorn_process::Credentials;
 use pronghorn_process::open_files::{self, Reserved};
 use pronghorn_proxy::{Terms as Forwarding, Upstream};
 use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
+use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{HttpPoolSettings, Mode, RequestBody};
@@ -126,6 +128,8 @@ struct HttpResources {
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
     http3_ports: Vec<u16>,
+    /// Answers authorities that ask whose a name is.
+    acme: Option<Arc<Acme>>,
     addresses: Arc<Addresses>,
     metrics: Registry,
     caches: Caches,
@@ -250,6 +254,9 @@ struct Http {
     /// Clients are another process's.
     handed_over: bool,
     _certificates: JoinSet<()>,
+    /// Fetches certificates while clients are this process's.
+    fetching: JoinSet<()>,
+    state: LazyStore,
     io: Io,
 }
 
@@ -332,7 +339,7 @@ impl HttpService {
         let of_server = all_pools.resources();
         let folder = of_server.folder.clone();
         let spools = Spools::open(&of_server.users, settings, &folder)?;
-        let tls = Certificates::load(settings, &folder)?;
+        let tls = Certificates::load(settings, context)?;
         let listeners = listening::open(settings, tls.as_ref(), context)?;
         pages::add(&context.pages, context.metrics.clone());
         let resources = HttpResources {
@@ -345,6 +352,7 @@ impl HttpService {
             spools,
             https_port: listening::https_port(&listeners),
             http3_ports: listening::http3_ports(&listeners),
+            acme: tls.as_ref().and_then(Certificates::acme).cloned(),
             addresses: Arc::default(),
             metrics: context.metrics.named(HTTP),
             caches: context.caches.clone(),
@@ -396,6 +404,8 @@ impl HttpService {
             listeners,
             accepting: Vec::new(),
             _certificates: Certificates::watch(tls.as_ref()),
+            fetching: JoinSet::new(),
+            state: context.store.clone(),
             tls,
             resources,
             all_pools,
@@ -541,7 +551,10 @@ impl HttpResources {
                 stopping,
             });
         }
-        let handler = middleware::chain(handler, parts)?;
+        let mut handler = middleware::chain(handler, parts)?;
+        if let Some(acme) = &self.acme {
+            handler = acme.answering(handler);
+        }
         let has_programs = |(_, pool): (_, &HttpPoolSettings)| pool.workers.mode() == Mode::Cgi;
         if !settings.running_pools().any(has_programs) {
             return Ok(handler);
@@ -709,6 +722,7 @@ impl Running for Http {
             accepting.set_ours(true);
             self.accepting.push(accepting);
         }
+        self.fetching = Certificates::fetch(self.tls.as_ref(), &self.state);
         Ok(())
     }
 
@@ -737,6 +751,7 @@ impl Running for Http {
             // Clients that wait in the kernel are the next process's.
             self.accepting.drain(..).for_each(Accepting::hand_over);
             self.handed_over = true;
+            self.fetching.abort_all();
         }
     }
 

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pronghorn_acme::AcmeSettings;
 use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
 use pronghorn_serve::{
     CertifiedClients, Http2Limits, Pair, ProxyProtocol, read_pair, read_proxies,
@@ -88,6 +89,8 @@ pub struct SslSettings {
     pub address: Address,
     /// That of `cert` and `key` first: for clients that ask for no name that another one has.
     pub pairs: Vec<Pair>,
+    /// Certificates that the server fetches itself.
+    pub acme: Option<AcmeSettings>,
     /// Whether requests without TLS are sent to the same place with it.
     pub redirect: bool,
     /// What browsers are to remember.
@@ -286,17 +289,18 @@ impl Section for SslSettings {
                 .into_iter()
                 .chain(more)
                 .collect(),
+            acme: t.optional_section(
+                "acme",
+                "Certificates that the server fetches and renews itself (ACME), by default from \
+                 Let's Encrypt. `domains` is enough. [TLS](../guide/tls.md) has an example.",
+            ),
         };
-        if settings.pairs.is_empty() && !t.is_written("cert") && !t.is_written("key") {
-            let hint = if t.is_written("acme") {
-                "certificates by ACME are not there yet: another client can fetch them, and \
-                 renewed files are noticed"
-            } else {
-                "for example `cert: fullchain.pem` and `key: privkey.pem`"
-            };
+        let names_none = ["cert", "key", "acme"].iter().all(|key| !t.is_written(key));
+        if settings.pairs.is_empty() && names_none {
+            let hint = "for example `cert: fullchain.pem` and `key: privkey.pem`, or \
+                        `acme: {domains: [example.com]}`";
             t.error("", "has no certificate", hint);
         }
-        t.not_yet("acme", "certificates by ACME");
         settings
     }
 }

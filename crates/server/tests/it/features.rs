@@ -90,7 +90,7 @@ fn what_is_there_is_not_denied() {
         "PROXY protocol"
     ));
     assert!(!tells("A cache. Its responses.", "A cache of responses"));
-    assert_eq!(is_unused("http.ssl.acme"), Ok(()));
+    assert_eq!(is_unused("http.cache"), Ok(()));
     for there in ["http.ssl.cert", "http.pool.spawn", "http.nothing"] {
         assert!(is_unused(there).is_err(), "{there}");
     }
@@ -165,7 +165,9 @@ fn find(name: &str) -> Result<(), String> {
                 Ok(())
             }
         }
-        "e2e" => rust(&root().join("e2e/tests/e2e"), path).map_err(|why| wrong(&why)),
+        "e2e" | "strangers" => {
+            rust(&root().join("e2e/tests").join(runner), path).map_err(|why| wrong(&why))
+        }
         package => {
             let package = root().join("crates").join(package);
             let in_source = rust(&package.join("src"), path);
