@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::tree::{Tree, Value, without_variables};
 
@@ -28,21 +29,31 @@ const GRACE: u64 = 30;
 /// A statement `key=value` with its place.
 #[derive(Clone, Debug)]
 struct Setting {
+    file: Rc<Path>,
     line: usize,
     key: String,
     value: String,
 }
 
-/// A section of a file.
+/// A section of a file, or of several ones.
 #[derive(Debug)]
 struct IniSection {
+    file: Rc<Path>,
     line: usize,
     name: String,
     settings: Vec<Setting>,
 }
 
+impl Setting {
+    /// Whether another one says the same; both have one key.
+    fn means(&self, other: &Self) -> bool {
+        let is_of_place = self.value.contains("%(here)s");
+        self.value == other.value && (!is_of_place || self.file.parent() == other.file.parent())
+    }
+}
+
 impl IniSection {
-    /// The last value of a key, if that is a number.
+    /// The value of a key, if that is a number.
     fn number(&self, key: &str) -> Option<u64> {
         let found = self.settings.iter().rev().find(|it| it.key == key);
         found.and_then(|it| it.value.parse().ok())
@@ -56,15 +67,17 @@ pub(super) struct SupervisedPrograms {
     pub(super) left_out: Vec<String>,
     pub(super) notes: Vec<String>,
     longest_stop: u64,
+    /// In small letters: keys here are the same in both.
     names: HashSet<String>,
+    /// Files that were read.
+    taken: HashSet<PathBuf>,
     /// Programs without a `priority`, and whether others have one.
     unordered: Vec<String>,
     has_order: bool,
 }
 
 /// The program that is being read.
-struct Program<'a> {
-    file: &'a Path,
+struct Program {
     name: String,
     count: u64,
     /// The number of its first process.
@@ -72,16 +85,62 @@ struct Program<'a> {
 }
 
 impl SupervisedPrograms {
-    /// Reads a file and those that it includes.
+    /// Reads a file and those that it includes, as one: sections of the same name are one section.
     pub(super) fn read(&mut self, file: &Path, text: &str) {
-        let sections = sections(text);
-        for section in &sections {
+        if !self.take(file) {
+            return; // another one has included it
+        }
+        let mut all = Vec::new();
+        for section in sections(file, text) {
+            self.merge(&mut all, section);
+        }
+        let include = all.iter().position(|it| it.name == "include");
+        if let Some(include) = include.map(|at| all.remove(at)) {
+            self.include(file, &include, &mut all);
+        }
+        for section in &all {
             match section.name.split_once(':') {
-                Some(("program", name)) => self.program(file, section, name.trim()),
-                _ if section.name == "include" => self.include(file, section),
-                _ if section.name == "supervisord" => self.all_programs(file, section),
-                _ => self.leave_out(file, section.line, &format!("[{}]", section.name)),
+                Some(("program", name)) => self.program(section, name.trim()),
+                _ if section.name == "supervisord" => self.all_programs(section),
+                _ => self.leave_out(&section.file, section.line, &format!("[{}]", section.name)),
             }
+        }
+    }
+
+    /// Notes that a file is read; false if it was already.
+    fn take(&mut self, file: &Path) -> bool {
+        let real = file.canonicalize();
+        self.taken.insert(real.unwrap_or_else(|_| file.to_owned()))
+    }
+
+    /// As Python's parser has it: of each key, the last value counts.
+    fn merge(&mut self, all: &mut Vec<IniSection>, section: IniSection) {
+        let IniSection {
+            file,
+            line,
+            name,
+            settings,
+        } = section;
+        let known = all.iter().position(|it| it.name == name);
+        let at = known.unwrap_or_else(|| {
+            all.push(IniSection {
+                file,
+                line,
+                name,
+                settings: Vec::new(),
+            });
+            all.len() - 1
+        });
+        let known = &mut all[at].settings;
+        for setting in settings {
+            if let Some(at) = known.iter().position(|it| it.key == setting.key) {
+                let before = known.remove(at);
+                if !before.means(&setting) {
+                    let text = format!("{}={}", before.key, before.value);
+                    self.leave_out(&before.file, before.line, &text);
+                }
+            }
+            known.push(setting);
         }
     }
 
@@ -112,49 +171,43 @@ impl SupervisedPrograms {
         }
     }
 
-    fn include(&mut self, file: &Path, section: &IniSection) {
+    /// Reads the files that `file` includes, after all of its own sections.
+    fn include(&mut self, file: &Path, section: &IniSection, all: &mut Vec<IniSection>) {
         for setting in &section.settings {
+            let (written, line) = (&setting.file, setting.line);
             if setting.key != "files" {
                 let text = format!("{}={}", setting.key, setting.value);
-                self.leave_out(file, setting.line, &text);
+                self.leave_out(written, line, &text);
                 continue;
             }
             let here = file.parent().unwrap_or_else(|| Path::new(""));
             for pattern in setting.value.split_whitespace() {
                 let pattern = pattern.replace("%(here)s", &here.display().to_string());
                 let pattern = here.join(pattern);
+                let shown = format!("files = {}", pattern.display());
                 let found = glob::glob(&pattern.to_string_lossy());
                 let mut found: Vec<PathBuf> = match found {
-                    Ok(found) => found.flatten().take(MOST_INCLUDED).collect(),
+                    Ok(found) => found.flatten().take(MOST_INCLUDED + 1).collect(),
                     Err(_) => Vec::new(),
                 };
                 found.sort();
                 if found.is_empty() {
-                    self.leave_out(
-                        file,
-                        setting.line,
-                        &format!("files = {}", pattern.display()),
-                    );
+                    self.leave_out(written, line, &shown);
+                }
+                if found.len() > MOST_INCLUDED {
+                    found.truncate(MOST_INCLUDED);
+                    let text = format!("{shown}: more than {MOST_INCLUDED} files");
+                    self.leave_out(written, line, &text);
                 }
                 for included in found {
                     match super::read(&included) {
-                        // One that includes others is not taken by supervisord either.
                         Ok(text) => {
-                            let sections = sections(&text);
-                            let mut programs = sections.iter().filter(|it| it.name != "include");
-                            programs.by_ref().for_each(|section| {
-                                match section.name.strip_prefix("program:") {
-                                    Some(name) => self.program(&included, section, name.trim()),
-                                    None => {
-                                        let name = format!("[{}]", section.name);
-                                        self.leave_out(&included, section.line, &name);
-                                    }
-                                }
-                            });
+                            self.take(&included);
+                            self.include_one(&included, &text, all);
                         }
                         Err(why) => {
                             let path = included.display();
-                            self.leave_out(file, setting.line, &format!("{path}: {why}"));
+                            self.leave_out(written, line, &format!("{path}: {why}"));
                         }
                     }
                 }
@@ -162,15 +215,31 @@ impl SupervisedPrograms {
         }
     }
 
+    fn include_one(&mut self, file: &Path, text: &str, all: &mut Vec<IniSection>) {
+        for section in sections(file, text) {
+            if section.name == "include" {
+                // Files that it names are not taken by supervisord either.
+                self.leave_out(&section.file, section.line, "[include]");
+            } else {
+                self.merge(all, section);
+            }
+        }
+    }
+
     /// The user and the variables of all programs.
-    fn all_programs(&mut self, file: &Path, section: &IniSection) {
+    fn all_programs(&mut self, section: &IniSection) {
         let program = Program {
-            file,
             name: String::new(),
             count: 1,
             first: 0,
         };
-        for Setting { line, key, value } in &section.settings {
+        for setting in &section.settings {
+            let Setting {
+                file,
+                line,
+                key,
+                value,
+            } = setting;
             match (key.as_str(), environment(value)) {
                 // As root, each program says so itself.
                 ("user", _) if value != "root" => {
@@ -187,12 +256,12 @@ impl SupervisedPrograms {
     }
 
     /// A number of the process in another key than the command makes each process a program.
-    fn program(&mut self, file: &Path, section: &IniSection, name: &str) {
+    fn program(&mut self, section: &IniSection, name: &str) {
         let count = section.number("numprocs").unwrap_or(1);
         let names_process =
             |it: &Setting| !may_number(&it.key) && it.value.contains("%(process_num)");
         if count <= 1 || count > MOST_OF_ONE || !section.settings.iter().any(names_process) {
-            return self.one_program(file, section, name, name);
+            return self.one_program(section, name, name);
         }
         let first = section.number("numprocs_start").unwrap_or(0);
         for number in first..first.saturating_add(count) {
@@ -202,26 +271,24 @@ impl SupervisedPrograms {
                 .cloned()
                 .collect();
             settings.push(Setting {
+                file: section.file.clone(),
                 line: section.line,
                 key: "numprocs_start".to_owned(),
                 value: number.to_string(),
             });
             let one = IniSection {
+                file: section.file.clone(),
                 line: section.line,
                 name: section.name.clone(),
                 settings,
             };
-            self.one_program(file, &one, name, &format!("{name}-{number}"));
+            self.one_program(&one, name, &format!("{name}-{number}"));
         }
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each key of supervisord")]
-    fn one_program(&mut self, file: &Path, section: &IniSection, name: &str, own: &str) {
-        let mut own: String = own.replace('.', "-");
-        if own.is_empty() || !self.names.insert(own.clone()) {
-            own = format!("{own}-{}", self.names.len());
-            self.names.insert(own.clone());
-        }
+    fn one_program(&mut self, section: &IniSection, name: &str, own: &str) {
+        let own = self.name(section, own);
         let get = |key: &str| {
             let mut settings = section.settings.iter().rev();
             settings
@@ -230,7 +297,6 @@ impl SupervisedPrograms {
         };
         let count = section.number("numprocs").unwrap_or(1);
         let program = Program {
-            file,
             name: name.to_owned(),
             count,
             first: section.number("numprocs_start").unwrap_or(0),
@@ -256,8 +322,14 @@ impl SupervisedPrograms {
         let has_stderr_file = !get("redirect_stderr").is_some_and(is_true)
             && (is_file(get("stderr_logfile")) || get("stderr_logfile") == Some("NONE"))
             && get("stdout_logfile") != get("stderr_logfile");
-        for Setting { line, key, value } in &section.settings {
-            let expanded = program.expand(value);
+        for setting in &section.settings {
+            let Setting {
+                file,
+                line,
+                key,
+                value,
+            } = setting;
+            let expanded = program.expand(value, file);
             // Too many processes to make each of them a program.
             if !may_number(key) && expanded.as_ref().is_some_and(|it| it.has_index) {
                 self.leave_out(file, *line, &format!("{key}={value}"));
@@ -391,7 +463,7 @@ impl SupervisedPrograms {
         // The command that it has was left out, or it has none.
         if keys.get("command") == Some(&Value::from("")) {
             let text = format!("[{}]: no command", section.name);
-            return self.leave_out(file, section.line, &text);
+            return self.leave_out(&section.file, section.line, &text);
         }
         if keys.get("order").is_some() {
             self.has_order = true;
@@ -401,15 +473,40 @@ impl SupervisedPrograms {
         self.tree.map(&["service"]).set(&own, keys);
     }
 
+    /// The key of a program: keys have no dots, and no two programs have one.
+    fn name(&mut self, section: &IniSection, name: &str) -> String {
+        /// `pronghorn programs` takes it for all programs.
+        const ALL: &str = "all";
+        let base = match name {
+            "" => "program".to_owned(),
+            name => name.replace('.', "-"),
+        };
+        let (mut own, mut number) = (base.clone(), 2_u64);
+        while own == ALL || !self.names.insert(own.to_lowercase()) {
+            own = format!("{base}-{number}");
+            number += 1;
+        }
+        if own != base {
+            self.notes.push(format!(
+                "`[{}]` of {}:{} is the program `{own}`: `{base}` is the name of another one, or \
+                 means all",
+                section.name,
+                section.file.display(),
+                section.line
+            ));
+        }
+        own
+    }
+
     fn variables(
         &mut self,
         pairs: Vec<(String, String)>,
-        program: &Program<'_>,
+        program: &Program,
         (file, line): (&Path, usize),
         keys: &mut Tree,
     ) {
         for (name, value) in pairs {
-            match program.expand(&value) {
+            match program.expand(&value, file) {
                 Some(value) => {
                     keys.map(&["env"]).set(&name, value.as_value());
                 }
@@ -487,9 +584,9 @@ impl From<ExpandedText> for Value {
     }
 }
 
-impl Program<'_> {
+impl Program {
     /// Replaces `%(…)s`. None for an expression that there is nothing for here.
-    fn expand(&self, value: &str) -> Option<ExpandedText> {
+    fn expand(&self, value: &str, file: &Path) -> Option<ExpandedText> {
         let mut out = String::new();
         let (mut rest, mut has_index) = (value, false);
         while let Some((before, after)) = rest.split_once('%') {
@@ -506,9 +603,9 @@ impl Program<'_> {
                 "program_name" | "group_name" => out.push_str(&without_variables(&self.name)),
                 "here" => {
                     // The configuration may be read from another directory.
-                    let file = std::path::absolute(self.file);
-                    let file = file.as_deref().unwrap_or(self.file);
-                    let here = file.parent().unwrap_or_else(|| Path::new(""));
+                    let absolute = std::path::absolute(file);
+                    let absolute = absolute.as_deref().unwrap_or(file);
+                    let here = absolute.parent().unwrap_or_else(|| Path::new(""));
                     out.push_str(&without_variables(&here.display().to_string()));
                 }
                 "numprocs" => out.push_str(&self.count.to_string()),
@@ -571,7 +668,8 @@ fn environment(text: &str) -> Option<Vec<(String, String)>> {
     pairs.iter().all(|(name, _)| is_name(name)).then_some(pairs)
 }
 
-fn sections(text: &str) -> Vec<IniSection> {
+fn sections(file: &Path, text: &str) -> Vec<IniSection> {
+    let file: Rc<Path> = file.into();
     let mut sections: Vec<IniSection> = Vec::new();
     for (line, written) in (1..).zip(text.lines()) {
         let is_continued = written.starts_with([' ', '\t']);
@@ -588,6 +686,7 @@ fn sections(text: &str) -> Vec<IniSection> {
             .and_then(|it| it.strip_suffix(']'))
         {
             sections.push(IniSection {
+                file: file.clone(),
                 line,
                 name: name.trim().to_owned(),
                 settings: Vec::new(),
@@ -608,6 +707,7 @@ fn sections(text: &str) -> Vec<IniSection> {
         };
         let value = value.get(1..).unwrap_or_default();
         section.settings.push(Setting {
+            file: file.clone(),
             line,
             key: key.trim().to_ascii_lowercase(),
             value: value.trim().to_owned(),
@@ -811,5 +911,76 @@ mod tests {
         assert!(made.yaml.contains("sh -c 'a; b'"), "{}", made.yaml);
         assert_eq!(made.left_out.len(), 2, "{:?}", made.left_out);
         assert_eq!(made.of, "supervisord");
+    }
+
+    #[test]
+    fn sections_of_one_name_are_one_as_supervisord_has_it() {
+        let directory = Directory::with(&[
+            (
+                "supervisord.conf",
+                "[include]\nfiles = old/*.conf\n[program:w]\ncommand=first\nstartsecs=7\n\
+                 [include]\nfiles = %(here)s/a/*.conf\n  b/*.conf a/w.conf\n",
+            ),
+            ("old/w.conf", "[program:old]\ncommand=old\n"),
+            (
+                "a/w.conf",
+                "[program:w]\ncommand=second\ndirectory=%(here)s\n[include]\nfiles=x\n\
+                 [supervisord]\nenvironment=A=\"1\"\n",
+            ),
+            (
+                "b/w.conf",
+                "[program:w]\ncommand=third\n[program:v]\ncommand=v\n",
+            ),
+        ]);
+        let made = convert(&[directory.join("supervisord.conf")]).unwrap();
+        let yaml = &made.yaml;
+        // `a/w.conf` is read once more after `b/w.conf`.
+        assert!(yaml.contains("command: second"), "{yaml}");
+        assert!(
+            yaml.contains("start_time: \"7s\"") && yaml.contains("/a\n"),
+            "{yaml}"
+        );
+        assert!(yaml.contains("  v:") && yaml.contains("A: \"1\""), "{yaml}");
+        assert!(!yaml.contains("w-2") && !yaml.contains("old:"), "{yaml}");
+        let here = format!("{}/", directory.display());
+        let left: Vec<String> = made
+            .left_out
+            .iter()
+            .map(|it| it.replace(&here, ""))
+            .collect();
+        assert_eq!(
+            left,
+            [
+                "supervisord.conf:2: `files=old/*.conf`",
+                "supervisord.conf:4: `command=first`",
+                "a/w.conf:4: `[include]`",
+                "a/w.conf:2: `command=second`",
+                "b/w.conf:2: `command=third`",
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_that_are_alike_are_all_there() {
+        let text = "[program:w-2]\ncommand=one\n[program:w]\ncommand=two\nnumprocs=2\n\
+                    environment=N=\"%(process_num)d\"\n[program:w-1]\ncommand=four\n\
+                    [program:W.1]\ncommand=five\n[program:all]\ncommand=six\n";
+        let directory = Directory::with(&[
+            ("a.conf", text),
+            ("b.conf", "[program:w-2]\ncommand=seven\n"),
+            ("all.conf", "[include]\nfiles=a.conf\n"),
+        ]);
+        let files = ["all.conf", "a.conf", "b.conf"].map(|name| directory.join(name));
+        let made = convert(&files).unwrap();
+        let yaml = &made.yaml;
+        for command in ["one", "two", "four", "five", "six", "seven"] {
+            let count = if command == "two" { 2 } else { 1 };
+            let part = format!("command: {command}\n");
+            assert_eq!(yaml.matches(&part).count(), count, "{command}: {yaml}");
+        }
+        assert!(yaml.contains("  all-2:"), "{yaml}");
+        assert_eq!(made.notes.len(), 4, "{:?}", made.notes);
+        assert!(made.left_out.is_empty(), "{:?}", made.left_out);
+        assert_eq!(mistake(yaml), None, "{yaml}");
     }
 }
