@@ -26,6 +26,7 @@ use std::time::{Duration, SystemTime};
 use pronghorn_base::{LogThrottle, Trusted, begin_in, heaviest, lock};
 use pronghorn_process::Credentials;
 use pronghorn_process::file::{identity, name_of_open};
+use pronghorn_process::open_files::open_in_time;
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -191,8 +192,11 @@ impl Spool {
     /// A file without a name: gone with its last descriptor, whatever happens.
     pub fn unnamed(self: &Arc<Self>) -> Result<SpoolFile, SpoolError> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let found = self.find().map_err(|error| self.failed(error))?;
-        match openat(&found, ".", flags, Mode::RUSR | Mode::WUSR) {
+        let opened = open_in_time(|| {
+            let found = self.find()?;
+            Ok(openat(&found, ".", flags, Mode::RUSR | Mode::WUSR)?)
+        });
+        match opened {
             Ok(file) => Ok(SpoolFile {
                 spool: self.clone(),
                 file: file.into(),
@@ -201,12 +205,17 @@ impl Spool {
                 held: None,
             }),
             // Not every file system knows nameless files.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => {
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT)
+                ) =>
+            {
                 let mut named = self.named("reply")?;
                 named.unlink();
                 Ok(named)
             }
-            Err(error) => Err(self.failed(error.into())),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -244,10 +253,14 @@ impl Spool {
         const TRIES: usize = 10;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for _ in 0..TRIES {
-            let place = self.place(what).map_err(|error| self.failed(error))?;
             let mode = Mode::RUSR | Mode::WUSR;
-            match openat(&place.directory, &place.name, flags, mode) {
-                Ok(file) => {
+            let opened = open_in_time(|| {
+                let place = self.place(what)?;
+                let file = openat(&place.directory, &place.name, flags, mode)?;
+                Ok((file, place))
+            });
+            match opened {
+                Ok((file, place)) => {
                     let file = SpoolFile {
                         spool: self.clone(),
                         file: file.into(),
@@ -258,8 +271,8 @@ impl Spool {
                     file.hand_to_owner()?;
                     return Ok(file);
                 }
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(self.failed(error.into())),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(self.failed(error)),
             }
         }
         Err(self.failed(Errno::EXIST.into()))

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::sync::{Mutex, OnceLock, Weak};
+use std::thread;
+use std::time::Duration;
 
 use pronghorn_base::lock;
 use rustix::io::Errno;
@@ -62,6 +64,25 @@ pub fn made_room(error: &io::Error) -> bool {
         }
     }
     is_short
+}
+
+/// Opens a file, on a thread that may block. Where no descriptor is left, connections of clients
+/// that are silent have to end, and it waits for that.
+///
+/// # Errors
+///
+/// Those of the last try.
+pub fn open_in_time<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    /// Two seconds in all: a connection that has to end does so at its task's next turn.
+    const TRIES: usize = 40;
+    const PAUSE: Duration = Duration::from_millis(50);
+    for _ in 0..TRIES {
+        match open() {
+            Err(error) if made_room(&error) => thread::park_timeout(PAUSE),
+            opened => return opened,
+        }
+    }
+    open()
 }
 
 /// A part of the open files that `http` leaves free: for a listener beside it, or for files that

@@ -821,6 +821,41 @@ pub(crate) fn limited(site: Site, open_files: usize) -> Server {
     Server::start_by(command, site, &["serve"])
 }
 
+/// Each upload that does not come to its end keeps a file open for each of its parts.
+#[test]
+fn uploads_that_do_not_come_leave_open_files_to_others() {
+    const FILES: usize = 15;
+    let server = limited(site("app.php", "", ""), 300);
+    let part = |file: usize| {
+        format!(
+            "--b\r\nContent-Disposition: form-data; name=\"f{file}\"; filename=\"f\"\r\n\r\nx\r\n"
+        )
+    };
+    let parts: String = (0..FILES).map(part).collect();
+    let form = "Content-Type: multipart/form-data; boundary=b";
+    let open = |_| {
+        let mut connection = server.connect();
+        let head = format!(
+            "POST /form HTTP/1.1\r\nHost: a\r\n{form}\r\nContent-Length: 100000\r\n\r\n{parts}"
+        );
+        connection.send(head);
+        connection
+    };
+    let silent: Vec<_> = (0..30).map(open).collect();
+    let whole = format!("{parts}--b--\r\n");
+    for _ in 0..10 {
+        let mut connection = server.connect();
+        connection.send(format!(
+            "POST /form HTTP/1.1\r\nHost: a\r\n{form}\r\nContent-Length: {}\r\n\r\n{whole}",
+            whole.len()
+        ));
+        let answer = connection.response();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    drop(silent);
+    server.stop();
+}
+
 #[test]
 fn files_that_caches_keep_open_leave_open_files_to_the_site() {
     const FILES: usize = 300;
