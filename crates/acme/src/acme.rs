@@ -14,8 +14,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::api::{Account, Api};
-use crate::challenge::{Answering, Answers, Tokens, self_signed};
+use crate::challenge::{Answering, Answers, Challenge, Tokens, self_signed};
 use crate::error::AcmeError;
+use crate::import;
 use crate::jose::{AccountKey, sha256};
 use crate::order::{Wanted, issue};
 use crate::plan::{Action, Attempts, Window, is_alarming, plan, turn};
@@ -90,6 +91,7 @@ impl Acme {
             orders: Semaphore::new(ORDERS),
             settings,
         };
+        acme.import(directory);
         acme.read();
         acme.tell_missing();
         Ok(Arc::new(acme))
@@ -124,6 +126,30 @@ impl Acme {
             tasks.spawn(async move { this.keep_fresh(&name).await });
         }
         while tasks.join_next().await.is_some() {}
+    }
+
+    /// Takes over RoadRunner's certificates for names that have none here.
+    fn import(&self, directory: &Path) {
+        let Some(cache) = &self.settings.cache else {
+            return;
+        };
+        let cache = directory.join(cache);
+        for domain in &self.settings.domains {
+            let name = domain.as_str();
+            if !matches!(self.storage.certificate(name), Ok(None)) {
+                continue;
+            }
+            let Some(found) = import::find(&cache, name) else {
+                continue;
+            };
+            match self.storage.keep_certificate(name, &found) {
+                Ok(()) => tracing::info!(
+                    target: "http", name, cache_dir = %cache.display(),
+                    "RoadRunner's certificate is used"
+                ),
+                Err(error) => tracing::warn!(target: "http", name, "{}", with_causes(&error)),
+            }
+        }
     }
 
     /// Reads what is on the disk.
@@ -263,11 +289,38 @@ impl Acme {
         }
     }
 
+    /// Orders at the authority in turn, and at the next one if that can't be reached or takes no
+    /// order now.
     async fn order(&self, name: &str, failed: u32) -> Result<(String, Certificate), AcmeError> {
         let challenges = self.settings.challenges();
         let directories = &self.settings.directories;
-        let (directory, challenge) = turn(failed, directories.len(), challenges.len());
-        let directory = directories[directory].url();
+        let (first, challenge) = turn(failed, directories.len(), challenges.len());
+        let challenge = challenges[challenge];
+        let mut others = directories.len() - 1;
+        let mut next = first;
+        loop {
+            let directory = directories[next].url();
+            match self.order_at(directory, challenge, name, failed).await {
+                Err(error) if others > 0 && error.is_trouble_of_authority() => {
+                    tracing::warn!(
+                        target: "http", name, authority = directory,
+                        "the next authority is asked: {}", with_causes(&error)
+                    );
+                    others -= 1;
+                    next = (next + 1) % directories.len();
+                }
+                ordered => return ordered,
+            }
+        }
+    }
+
+    async fn order_at(
+        &self,
+        directory: &str,
+        challenge: Challenge,
+        name: &str,
+        failed: u32,
+    ) -> Result<(String, Certificate), AcmeError> {
         let authority = self.authority(directory).await?;
         let before = self.known(name).certificate;
         // An authority may refuse it for a reason of its own: then it is left out.
@@ -277,8 +330,9 @@ impl Acme {
         let replaces = replaces.and_then(|it| identifier(&it.facts));
         let wanted = Wanted {
             name,
-            challenge: challenges[challenge],
+            challenge,
             replaces,
+            profile: self.settings.profile.as_deref(),
         };
         let issued = issue(&authority.api, &authority.account, &wanted, &self.answers).await;
         if issued.as_ref().is_err_and(AcmeError::is_account_gone) {
@@ -342,7 +396,9 @@ impl Acme {
                 let key = AccountKey::generate();
                 let key = key.map_err(|error| AcmeError::Key(error.to_string()))?;
                 let email = self.settings.email.as_deref();
-                let account = api.register(key, email, None).await?;
+                let account = api
+                    .register(key, email, self.settings.binding.as_ref())
+                    .await?;
                 self.storage.keep_account(directory, &account)?;
                 account
             }

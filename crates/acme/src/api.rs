@@ -1,6 +1,7 @@
 //! An authority: its directory, and signed requests to it (RFC 8555).
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,10 +48,17 @@ pub(crate) struct Account {
 }
 
 /// The name of an existing account that the new one belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) kid: String,
     pub(crate) hmac_key: Vec<u8>,
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Binding");
+        shown.field("kid", &self.kid).finish_non_exhaustive()
+    }
 }
 
 /// An answer of JSON, and its address.
@@ -87,6 +95,26 @@ impl Api {
         self.directory[name].as_str()
     }
 
+    /// Whether an order can name this profile. An authority without profiles has one kind of
+    /// certificate.
+    ///
+    /// # Errors
+    ///
+    /// When it has others.
+    pub(crate) fn offers_profile(&self, name: &str) -> Result<bool, AcmeError> {
+        let Some(profiles) = self.directory["meta"]["profiles"].as_object() else {
+            return Ok(false);
+        };
+        if profiles.contains_key(name) {
+            return Ok(true);
+        }
+        let names: Vec<_> = profiles.keys().map(String::as_str).collect();
+        Err(AcmeError::NoProfile {
+            profile: name.to_owned(),
+            offered: shorten(&names.join("`, `")),
+        })
+    }
+
     /// The account of a key, which is made if there is none.
     ///
     /// # Errors
@@ -103,7 +131,8 @@ impl Api {
         if let Some(email) = email {
             payload["contact"] = vec![format!("mailto:{email}")].into();
         }
-        if let Some(Binding { kid, hmac_key }) = binding {
+        let is_wanted = self.directory["meta"]["externalAccountRequired"] == true;
+        if let Some(Binding { kid, hmac_key }) = binding.filter(|_| is_wanted) {
             payload["externalAccountBinding"] = key.bind(kid, hmac_key, &url);
         }
         let answer = self.post(Signer::Key(&key), &url, Some(&payload)).await?;
@@ -288,6 +317,10 @@ fn refusal(url: &str, reply: &Reply) -> Option<AcmeError> {
 pub(crate) fn detail(problem: &Value) -> String {
     let kind = problem["type"].as_str().unwrap_or("no reason is given");
     let said = problem["detail"].as_str().unwrap_or(kind);
+    shorten(said)
+}
+
+fn shorten(said: &str) -> String {
     let line = said
         .chars()
         .map(|sign| if sign.is_control() { ' ' } else { sign });

@@ -37,6 +37,10 @@ pub enum AcmeError {
         challenge: &'static str,
         detail: String,
     },
+    #[error(
+        "the authority offers no profile `{profile}`: `http.ssl.acme.profile` takes `{offered}`"
+    )]
+    NoProfile { profile: String, offered: String },
     #[error("the order is not fulfilled: {0}")]
     Unfulfilled(String),
     #[error("the order took longer than {} s", .0.as_secs())]
@@ -66,6 +70,15 @@ impl AcmeError {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => None,
+        }
+    }
+
+    /// Whether another authority may do what this one does not do now.
+    pub(crate) fn is_trouble_of_authority(&self) -> bool {
+        match self {
+            Self::Unreached { .. } | Self::Strange { .. } => true,
+            Self::Refused { status, .. } => *status == 429 || *status >= 500,
+            _ => false,
         }
     }
 

@@ -8,6 +8,7 @@
 //! - `challenge`: answers by which an authority sees whose a name is.
 //! - `renewal_info`: when an authority wants a certificate to be renewed.
 //! - `storage`: what is kept on the disk.
+//! - `import`: certificates that RoadRunner has fetched.
 //! - `der`: what has to be known of a certificate.
 //!
 //! Certificates go to a [`Store`](pronghorn_serve::Store), from which handshakes take them.
@@ -19,6 +20,7 @@ mod api;
 mod challenge;
 mod der;
 mod error;
+mod import;
 mod jose;
 mod order;
 mod plan;

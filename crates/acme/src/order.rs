@@ -27,6 +27,7 @@ pub(crate) struct Wanted<'a> {
     /// The certificate that it renews (RFC 9773): such orders count less at limits of the
     /// authority.
     pub(crate) replaces: Option<String>,
+    pub(crate) profile: Option<&'a str>,
 }
 
 /// A key and its certificates, in PEM.
@@ -74,6 +75,11 @@ impl Order<'_> {
         let mut payload = json!({"identifiers": [identifier]});
         if let Some(replaces) = &self.wanted.replaces {
             payload["replaces"] = replaces.as_str().into();
+        }
+        if let Some(profile) = self.wanted.profile
+            && self.api.offers_profile(profile)?
+        {
+            payload["profile"] = profile.into();
         }
         let made = self.api.post(self.signer, url, Some(&payload)).await?;
         let order = location(url, &made.headers)?;

@@ -45,8 +45,6 @@ const PAUSES: [u64; 5] = [10, 120, 900, 1800, 3600];
 const JITTER: u64 = 8;
 /// The longest time that an authority can keep a name waiting: else an answer could end renewals.
 pub(crate) const LONGEST_REFUSAL: u64 = 86_400;
-/// After so many failures with one authority, the next one has its turn.
-const TRIES_EACH: u32 = 3;
 
 /// When a certificate becomes due. `chance` is from 0 to 1, and stays the same for one certificate:
 /// those that were ordered together are not renewed together.
@@ -111,13 +109,18 @@ fn next_attempt(now: u64, attempts: Attempts, chance: f64) -> u64 {
     by_pause.max(by_authority)
 }
 
-/// Which of several is in turn: the authority after some failures, and the challenge after each.
+/// Which of several is in turn: the challenge after each failure, and the authority after a failure
+/// by each challenge.
 pub(crate) const fn turn(failed: u32, authorities: usize, challenges: usize) -> (usize, usize) {
-    const fn rest(number: u32, of: usize) -> usize {
-        if of == 0 { 0 } else { number as usize % of }
+    const fn rest(number: usize, of: usize) -> usize {
+        if of == 0 { 0 } else { number % of }
     }
-    let authority = rest(failed / TRIES_EACH, authorities);
-    (authority, rest(failed, challenges))
+    let failed = failed as usize;
+    let round = match failed.checked_div(challenges) {
+        Some(round) => round,
+        None => failed,
+    };
+    (rest(round, authorities), rest(failed, challenges))
 }
 
 /// Less than the server is at work without a renewal: half of the time in which it should have
@@ -197,9 +200,10 @@ mod tests {
 
     #[test]
     fn authorities_and_challenges_have_their_turns() {
-        let turns: Vec<_> = (0..7).map(|failed| turn(failed, 2, 2)).collect();
-        let expected = [(0, 0), (0, 1), (0, 0), (1, 1), (1, 0), (1, 1), (0, 0)];
-        assert_eq!(turns, expected);
+        let turns: Vec<_> = (0..5).map(|failed| turn(failed, 2, 2)).collect();
+        assert_eq!(turns, [(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)]);
+        let turns: Vec<_> = (0..3).map(|failed| turn(failed, 2, 1)).collect();
+        assert_eq!(turns, [(0, 0), (1, 0), (0, 0)]);
     }
 
     /// The times at which it orders, while the authority works only then.

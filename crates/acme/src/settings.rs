@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use pronghorn_config::{Node, Section, Setting, Shown, Table, Wrong};
 
+use crate::api::Binding;
 use crate::challenge::Challenge;
 
-/// Let's Encrypt, for certificates that clients trust.
-const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
-const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 const ZERO_SSL: &str = "https://acme.zerossl.com/v2/DV90";
 /// The longest name in DNS, and its longest part.
 const LONGEST_NAME: usize = 253;
@@ -26,6 +26,11 @@ pub struct AcmeSettings {
     /// None: both kinds that need no DNS.
     pub challenge: Option<Challenge>,
     pub root_ca: Option<PathBuf>,
+    /// The kind of certificate, by the authority's name for it.
+    pub profile: Option<String>,
+    pub(crate) binding: Option<Binding>,
+    /// RoadRunner's certificates, which are taken over.
+    pub cache: Option<PathBuf>,
 }
 
 impl AcmeSettings {
@@ -60,8 +65,8 @@ impl Section for AcmeSettings {
             .key(
                 "directory",
                 "The certificate authority: `letsencrypt`, `letsencrypt-staging`, `zerossl`, or \
-                 the address of its ACME directory. Of several, the next one is asked after three \
-                 failures.",
+                 the address of its ACME directory. Of several, the next one is asked if one can't \
+                 be reached, takes no orders now, or has failed with each challenge.",
             )
             .ours()
             .default_as(vec![default], "`letsencrypt`");
@@ -94,11 +99,39 @@ impl Section for AcmeSettings {
                 )
                 .ours()
                 .optional(),
+            profile: t
+                .key(
+                    "profile",
+                    "The authority's name for a kind of certificate. Let's Encrypt has `shortlived` \
+                     for certificates of six days.",
+                )
+                .ours()
+                .optional(),
+            binding: t
+                .optional_section_with(
+                    "eab",
+                    "The account at an authority that gives certificates only to accounts which \
+                     were made on its website (External Account Binding), as ZeroSSL does. An \
+                     authority that does not ask for it gets none.",
+                    read_binding,
+                )
+                .flatten(),
+            cache: t
+                .key(
+                    "cache_dir",
+                    "RoadRunner's directory of certificates. Those that are not in `state_dir` yet \
+                     are copied from there at the start. Nothing is written to it.",
+                )
+                .differs(
+                    "certificates are kept there",
+                    "the state directory has all that outlives the server",
+                )
+                .is_path()
+                .optional(),
             directories,
             domains,
         };
         for (name, why) in [
-            ("cache_dir", "certificates are kept in `state_dir`"),
             (
                 "alt_http_port",
                 "the server answers at each address without TLS",
@@ -139,6 +172,11 @@ impl AcmeSettings {
                 "for example `directory: letsencrypt`",
             );
         }
+        if self.directories.contains(&Directory::ZeroSsl) && !t.is_written("eab") {
+            let hint = "ZeroSSL shows both on its page for developers: \
+                        `eab: {kid: …, hmac_key: …}`";
+            t.error("directory", "has `zerossl`, which needs `eab`", hint);
+        }
         if t.is_written("directory") && t.is_written("use_production_endpoint") {
             t.warn(
                 "use_production_endpoint",
@@ -147,6 +185,38 @@ impl AcmeSettings {
             );
         }
     }
+}
+
+fn read_binding(t: &mut Table<'_>) -> Option<Binding> {
+    t.ours();
+    let kid: Option<String> = t.key("kid", "The account's name.").optional();
+    let key: Option<String> = t
+        .key("hmac_key", "The account's key, in base64.")
+        .secret()
+        .optional();
+    for name in ["kid", "hmac_key"] {
+        if !t.is_written(name) {
+            t.error(
+                name,
+                "is missing",
+                "the authority shows `kid` and `hmac_key` together",
+            );
+        }
+    }
+    // Authorities show it with and without padding.
+    let decode = |key: String| {
+        let key = key.trim().trim_end_matches('=');
+        let key = key.replace('+', "-").replace('/', "_");
+        BASE64.decode(key).ok().filter(|key| !key.is_empty())
+    };
+    let is_given = key.is_some();
+    let hmac_key = key.and_then(decode);
+    if is_given && hmac_key.is_none() {
+        let hint = "copy the whole key that the authority shows";
+        t.error("hmac_key", "is not base64", hint);
+    }
+    let (kid, hmac_key) = (kid?, hmac_key?);
+    Some(Binding { kid, hmac_key })
 }
 
 /// A host's name, in lower case.
@@ -222,6 +292,10 @@ pub enum Directory {
 }
 
 impl Directory {
+    /// Let's Encrypt, for certificates that clients trust.
+    pub(crate) const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+    pub(crate) const LETS_ENCRYPT_STAGING: &str =
+        "https://acme-staging-v02.api.letsencrypt.org/directory";
     const NAMES: [(&'static str, Self); 3] = [
         ("letsencrypt", Self::LetsEncrypt),
         ("letsencrypt-staging", Self::LetsEncryptStaging),
@@ -230,8 +304,8 @@ impl Directory {
 
     pub(crate) fn url(&self) -> &str {
         match self {
-            Self::LetsEncrypt => LETS_ENCRYPT,
-            Self::LetsEncryptStaging => LETS_ENCRYPT_STAGING,
+            Self::LetsEncrypt => Self::LETS_ENCRYPT,
+            Self::LetsEncryptStaging => Self::LETS_ENCRYPT_STAGING,
             Self::ZeroSsl => ZERO_SSL,
             Self::Url(url) => url,
         }

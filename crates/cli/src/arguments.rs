@@ -591,6 +591,9 @@ pub(crate) struct Serve {
     /// Serve HTTPS with a certificate of a local authority, which `pronghorn trust` installs
     #[arg(long)]
     pub(crate) tls: bool,
+    /// Serve this domain with a certificate from Let's Encrypt, at ports 80 and 443; repeatable
+    #[arg(long = "domain", value_name = "NAME", conflicts_with = "tls")]
+    pub(crate) domains: Vec<String>,
     /// Number of workers; the same as `-o http.pool.num_workers=`
     #[arg(long, value_name = "COUNT")]
     pub(crate) workers: Option<u16>,

@@ -22,6 +22,8 @@ struct Setup<'a> {
     clear: SocketAddr,
     tls: SocketAddr,
     environment: &'a [(&'static str, &'a str)],
+    /// More keys of its configuration.
+    more: serde_json::Value,
 }
 
 impl Pebble {
@@ -46,7 +48,7 @@ impl Pebble {
         let certificates = Certificates::new();
         let management = free_address();
         let mut authority = Engine::new(tool("pebble"));
-        let config = serde_json::json!({"pebble": {
+        let mut config = serde_json::json!({"pebble": {
             "listenAddress": format!("127.0.0.1:{}", authority.port()),
             "managementListenAddress": management.to_string(),
             "certificate": certificates.path("server.pem"),
@@ -56,6 +58,9 @@ impl Pebble {
             "retryAfter": {"authz": 1, "order": 1},
             "profiles": {"default": {"description": "d", "validityPeriod": setup.life}},
         }});
+        for (name, value) in setup.more.as_object().into_iter().flatten() {
+            config["pebble"][name] = value.clone();
+        }
         let file = authority.folder().join("pebble.json");
         std::fs::write(&file, config.to_string()).expect("the folder is there");
         authority.set_arguments(vec![
@@ -84,10 +89,18 @@ impl Pebble {
     /// What names it in `http.ssl.acme`.
     fn keys(&self) -> String {
         format!(
-            "directory: 'https://127.0.0.1:{}/dir', root_ca: '{}'",
-            self.authority.port(),
-            self.certificates.path("ca.pem").display()
+            "directory: '{}', root_ca: '{}'",
+            self.directory(),
+            self.ca()
         )
+    }
+
+    fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.authority.port())
+    }
+
+    fn ca(&self) -> String {
+        self.certificates.path("ca.pem").display().to_string()
     }
 
     /// The root of what it issues, as a file of the site.
@@ -139,6 +152,7 @@ fn a_certificate_is_issued_kept_and_renewed() {
         clear,
         tls,
         environment: &[("PEBBLE_WFE_NONCEREJECT", "50")],
+        more: serde_json::Value::Null,
     };
     let pebble = Pebble::start(&setup);
     let acme = format!("domains: [a.example.com], {}", pebble.keys());
@@ -177,6 +191,7 @@ fn names_are_shown_by_tls_alone_where_no_port_is_open_without_it() {
         clear,
         tls,
         environment: &[],
+        more: serde_json::Value::Null,
     };
     let pebble = Pebble::start(&setup);
     let acme = format!(
@@ -190,5 +205,113 @@ fn names_are_shown_by_tls_alone_where_no_port_is_open_without_it() {
         let said = wait_for("a certificate", || get(&server, name, tls));
         assert_eq!(said, "Hello");
     }
+    server.stop();
+}
+
+#[test]
+fn an_authority_that_hangs_up_is_passed_over_and_accounts_and_profiles_are_named() {
+    let (clear, tls) = (free_address(), free_address());
+    let setup = Setup {
+        life: 7_776_000,
+        clear,
+        tls,
+        environment: &[],
+        more: serde_json::json!({
+            "profiles": {
+                "default": {"description": "d", "validityPeriod": 7_776_000},
+                "shortlived": {"description": "s", "validityPeriod": 518_400},
+            },
+            "externalAccountBindingRequired": true,
+            "externalAccountMACKeys": {
+                "kid-1": "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W",
+            },
+        }),
+    };
+    let pebble = Pebble::start(&setup);
+    let nobody = free_address();
+    let acme = format!(
+        "domains: [a.example.com], profile: shortlived, {}, \
+         eab: {{kid: kid-1, hmac_key: zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W}}",
+        pebble
+            .keys()
+            .replace(
+                "directory: ",
+                &format!("directory: ['https://{nobody}/dir', ")
+            )
+            .replacen("/dir', root", "/dir'], root", 1)
+    );
+    let site = site(clear, tls, &acme);
+    pebble.write_root(&site);
+    let server = Server::start(site);
+    let said = wait_for("a certificate", || get(&server, "a.example.com", tls));
+    assert_eq!(said, "Hello");
+    server.logged(&["the next authority is asked"]);
+    let log = server.logged(&["a new certificate is in use"]);
+    assert!(log.contains("\"days\":5"), "{log}");
+    assert!(!log.contains("zWNDZM6e"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_failure_is_told_with_its_reason_and_the_server_goes_on() {
+    let (clear, tls) = (free_address(), free_address());
+    let setup = Setup {
+        life: 7_776_000,
+        clear,
+        tls,
+        environment: &[],
+        more: serde_json::json!({"domainBlocklist": ["blocked.example.com"]}),
+    };
+    let pebble = Pebble::start(&setup);
+    let acme = format!(
+        "domains: [blocked.example.com, a.example.com], {}",
+        pebble.keys()
+    );
+    let site = site(clear, tls, &acme);
+    pebble.write_root(&site);
+    let server = Server::start(site);
+    server.logged(&["no certificate was issued", "blocked.example.com"]);
+    let said = wait_for("the other certificate", || {
+        get(&server, "a.example.com", tls)
+    });
+    assert_eq!(said, "Hello");
+    // Another start within the pause orders nothing.
+    let site = server.into_site();
+    let server = Server::start(site);
+    assert_eq!(get(&server, "a.example.com", tls).as_deref(), Some("Hello"));
+    let log = server.log();
+    assert!(!log.contains("no certificate was issued"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_site_with_a_domain_is_one_command() {
+    let (clear, tls) = (free_address(), free_address());
+    let setup = Setup {
+        life: 7_776_000,
+        clear,
+        tls,
+        environment: &[],
+        more: serde_json::Value::Null,
+    };
+    let pebble = Pebble::start(&setup);
+    let site = Site::new().file("worker.php", &Site::sdk_worker("return 'Hello';"));
+    pebble.write_root(&site);
+    let keys = [
+        format!("http.address={clear}"),
+        format!("http.ssl.address={tls}"),
+        format!("http.ssl.acme.directory={}", pebble.directory()),
+        format!("http.ssl.acme.root_ca={}", pebble.ca()),
+    ];
+    let mut arguments = vec!["serve", "worker.php", "--domain", "a.example.com"];
+    for key in &keys {
+        arguments.extend(["-o", key]);
+    }
+    let server = Server::start_with(site, &arguments);
+    let said = wait_for("a certificate", || get(&server, "a.example.com", tls));
+    assert_eq!(said, "Hello");
+    let at = format!("http://{clear}/");
+    let (said, _) = run(Command::new("curl").args(["-sI", &at]));
+    assert!(said.contains("308"), "{said}");
     server.stop();
 }

@@ -17,6 +17,9 @@ use crate::authority::Authority;
 const FIRST_ADDRESS: &str = "127.0.0.1:8080";
 /// The same for HTTPS.
 const FIRST_TLS_ADDRESS: &str = "127.0.0.1:8443";
+/// Where the internet asks for a site, and where an authority looks for it.
+const PUBLIC_ADDRESS: &str = ":80";
+const PUBLIC_TLS_ADDRESS: &str = ":443";
 /// In development so many ports after a taken one are tried.
 const PORTS: u16 = 20;
 /// What `-o` may set beside an application that was found: how it is served, and who may look on.
@@ -108,15 +111,18 @@ pub(super) fn look(
         keys.push(Preset::text("version", "3"));
     }
     let is_ours = !keys.is_empty() && !has_file;
+    let has_domains = !options.domains.is_empty();
     let first = if options.tls {
         FIRST_TLS_ADDRESS
+    } else if has_domains {
+        PUBLIC_ADDRESS
     } else {
         FIRST_ADDRESS
     };
     if let Some(wanted) = options
         .listen
         .as_deref()
-        .or_else(|| (is_ours || options.tls).then_some(first))
+        .or_else(|| (is_ours || options.tls || has_domains).then_some(first))
     {
         let wanted = &with_host(wanted);
         let address = if options.dev {
@@ -135,6 +141,13 @@ pub(super) fn look(
         } else {
             keys.push(Preset::text("http.address", address));
         }
+    }
+    if has_domains {
+        keys.push(Preset::text("http.ssl.address", PUBLIC_TLS_ADDRESS));
+        keys.push(Preset::text("http.ssl.redirect", true));
+        let domains = options.domains.iter().map(String::as_str);
+        keys.push(Preset::list("http.ssl.acme.domains", domains));
+        found.lines.push(("tls", "by Let's Encrypt".to_owned()));
     }
     if let Some(workers) = options.workers {
         keys.push(Preset::text("http.pool.num_workers", workers));
