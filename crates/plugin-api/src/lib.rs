@@ -32,7 +32,9 @@ pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;
 pub use pages::{NotShown, Pages, Shown};
-pub use processes::{ProcessReport, ProcessWait, Processes, Restartable};
+pub use processes::{
+    InOrder, PROGRAMS_AT_ONCE, ProcessReport, ProcessWait, Processes, Restartable,
+};
 pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{

@@ -1,17 +1,68 @@
 //! Processes that services keep running and that are no workers, for whoever shows them: commands,
 //! RPC, the admin listener.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{BoxFuture, lock};
+use tokio::task::JoinSet;
+
+/// Programs that are started or replaced at the same time, if many are. Each mostly waits, for an
+/// end and for `start_time`, but its boot takes a processor.
+pub const PROGRAMS_AT_ONCE: usize = 8;
+
+/// Work on programs: that of a lower order first, and [`PROGRAMS_AT_ONCE`] at a time where there is
+/// no order between them. Dropped, what is under way is cut off.
+#[derive(Debug)]
+pub struct InOrder<F: Future> {
+    waiting: BTreeMap<i32, VecDeque<F>>,
+    running: JoinSet<F::Output>,
+    /// The rest of the order under way.
+    group: VecDeque<F>,
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> InOrder<F> {
+    /// Nothing of it begins before [`next`](Self::next).
+    pub fn new(work: impl IntoIterator<Item = (i32, F)>) -> Self {
+        let mut waiting: BTreeMap<i32, VecDeque<F>> = BTreeMap::new();
+        for (order, work) in work {
+            waiting.entry(order).or_default().push_back(work);
+        }
+        Self {
+            waiting,
+            running: JoinSet::new(),
+            group: VecDeque::new(),
+        }
+    }
+
+    /// The next outcome, as it comes; None when all is done. Work that panics has none.
+    pub async fn next(&mut self) -> Option<F::Output> {
+        loop {
+            if self.running.is_empty() && self.group.is_empty() {
+                let (_, group) = self.waiting.pop_first()?;
+                self.group = group;
+            }
+            while self.running.len() < PROGRAMS_AT_ONCE
+                && let Some(work) = self.group.pop_front()
+            {
+                self.running.spawn(work);
+            }
+            if let Some(Ok(outcome)) = self.running.join_next().await {
+                return Some(outcome);
+            }
+        }
+    }
+}
 
 /// One process, or the place of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReport {
     /// The name of the program that it belongs to.
     pub group: String,
+    /// Programs of a lower one come first.
+    pub order: i32,
     /// Its place there.
     pub index: u32,
     /// 0 where there is no process at the moment.
@@ -62,6 +113,8 @@ struct Owner {
 pub struct Restartable {
     /// Its name.
     pub group: String,
+    /// Programs of a lower one come first.
+    pub order: i32,
     owner: Owner,
 }
 
@@ -114,11 +167,15 @@ impl Processes {
         let mut found: Vec<Restartable> = Vec::new();
         let owners = lock(&self.0).clone();
         for owner in owners {
-            for ProcessReport { group, .. } in (owner.source)() {
+            for ProcessReport { group, order, .. } in (owner.source)() {
                 let is_meant = owner.service == name || group == name;
                 if is_meant && found.last().is_none_or(|last| last.group != group) {
                     let owner = owner.clone();
-                    found.push(Restartable { group, owner });
+                    found.push(Restartable {
+                        group,
+                        order,
+                        owner,
+                    });
                 }
             }
         }
@@ -192,5 +249,32 @@ mod tests {
             Some(vec![ProcessReport::default()])
         );
         assert_eq!(processes.of("http"), None);
+    }
+
+    #[tokio::test]
+    async fn work_is_done_in_its_order_and_eight_at_a_time() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let running = Arc::new(AtomicUsize::new(0));
+        let work = (0..40).map(|number: i32| {
+            let running = running.clone();
+            let order = number % 2;
+            let work = async move {
+                let at_once = running.fetch_add(1, Ordering::Relaxed) + 1;
+                tokio::task::yield_now().await;
+                running.fetch_sub(1, Ordering::Relaxed);
+                assert_ne!(number, 3, "one may fail");
+                (order, at_once)
+            };
+            (order, work)
+        });
+        let mut all = InOrder::new(work);
+        let mut outcomes = Vec::new();
+        while let Some(outcome) = all.next().await {
+            outcomes.push(outcome);
+        }
+        assert_eq!(outcomes.len(), 39);
+        assert!(outcomes.is_sorted_by_key(|(order, _)| *order));
+        let most = outcomes.iter().map(|(_, at_once)| *at_once).max();
+        assert_eq!(most, Some(PROGRAMS_AT_ONCE));
     }
 }

@@ -1,11 +1,12 @@
 //! `service.*`, which are RoadRunner's, and `programs.*`, which are ours.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::LogThrottle;
+use pronghorn_base::{LogThrottle, lock};
 use pronghorn_config::{Command, SpacedCommand};
+use pronghorn_plugin_api::InOrder;
 use pronghorn_plugin_api::rpc::{Argument, Failure, Methods, Outcome};
 use pronghorn_process::{NamedSignal, Usage};
 use serde::{Deserialize, Serialize};
@@ -25,9 +26,6 @@ use crate::{ALL, LOG};
 
 /// The longest wait of a command for programs to come up: their own limits may be hours.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Programs that are restarted at the same time, as `pronghorn programs restart all` has it: a
-/// restart mostly waits, for an end and for `start_time`, but each boot takes a processor.
-const AT_ONCE: usize = 8;
 /// Lines that are shown if nobody gives a number.
 const LINES: usize = 100;
 /// Bytes of a name that comes over RPC: it stands in each record of its program.
@@ -53,7 +51,7 @@ pub(crate) fn add(methods: &Methods, all: &AllPrograms) {
         Ok(AllShown::of(&programs.all()))
     });
     ours.add("Start", async |programs: AllPrograms, of: ProgramNames| {
-        start(&of.found(&programs)?).await?;
+        start(&programs, of.found(&programs)?).await?;
         Ok(Response::ok())
     });
     ours.add("Stop", async |programs: AllPrograms, of: ProgramNames| {
@@ -197,30 +195,47 @@ const fn restart_rule(remains: bool) -> Restart {
     }
 }
 
-/// Starts programs, and waits until they are up. One that fails does not keep the others from it.
-async fn start(programs: &[Arc<Program>]) -> Result<(), Failure> {
-    let mut failures = Vec::new();
-    let mut settling = JoinSet::new();
-    for program in programs {
-        let name = program.spec().name.clone();
-        if let Err(why) = program.start().await {
-            failures.push(format!("{name}: {why}"));
-            continue;
+/// Starts programs in their order, and waits until they are up. Those that have not come up or
+/// begun within [`LONGEST_WAIT`] still do, in their turn.
+async fn start(all: &AllPrograms, programs: Vec<Arc<Program>>) -> Result<(), Failure> {
+    let failures: Arc<Mutex<Vec<String>>> = Arc::default();
+    let done = all.begin(start_in_order(programs, failures.clone()));
+    _ = timeout(LONGEST_WAIT, done).await; // what is left goes on
+    all_done(&lock(&failures))
+}
+
+/// One that fails does not keep the others from it.
+async fn start_in_order(programs: Vec<Arc<Program>>, failures: Arc<Mutex<Vec<String>>>) {
+    let groups = by_order(programs);
+    // A stop takes one that waits out of the line.
+    let mut waiting = HashSet::new();
+    for program in groups.iter().skip(1).flatten() {
+        let facts = program.facts();
+        if !program.is_in_line() && facts.iter().any(|(_, it)| !it.state.has_process()) {
+            program.line_up("programs with a lower `order`");
+            waiting.insert(program.spec().name.clone());
         }
-        let program = program.clone();
-        settling.spawn(async move {
-            let settled = program.settled().await;
-            settled.map_err(|why| format!("{name}: it did not come up: {why}"))
-        });
     }
-    let all = async {
-        while let Some(settled) = settling.join_next().await {
-            failures.extend(settled.ok().and_then(Result::err));
+    for group in groups {
+        let mut settling = JoinSet::new();
+        for program in group {
+            let name = program.spec().name.clone();
+            if waiting.contains(&name) && !program.is_in_line() {
+                continue;
+            }
+            if let Err(why) = program.start().await {
+                lock(&failures).push(format!("{name}: {why}"));
+                continue;
+            }
+            settling.spawn(async move {
+                let settled = program.settled().await;
+                settled.map_err(|why| format!("{name}: it did not come up: {why}"))
+            });
         }
-    };
-    // Programs that are not up by then may still come.
-    _ = timeout(LONGEST_WAIT, all).await;
-    all_done(&failures)
+        while let Some(settled) = settling.join_next().await {
+            lock(&failures).extend(settled.ok().and_then(Result::err));
+        }
+    }
 }
 
 /// All failures, a line for each.
@@ -310,20 +325,13 @@ async fn restart(programs: Programs, of: Service) -> Result<Response, Failure> {
 /// Replaces the processes of programs, of several at the same time if there is no order between
 /// them. Says what has failed.
 async fn replace_all(programs: Vec<Arc<Program>>) -> Vec<String> {
-    let mut failures = Vec::new();
-    for group in by_order(programs) {
-        let mut group = group.into_iter();
-        let mut replacing = JoinSet::new();
-        loop {
-            for program in group.by_ref().take(AT_ONCE - replacing.len()) {
-                replacing.spawn(async move { replace(&program).await });
-            }
-            let Some(replaced) = replacing.join_next().await else {
-                break;
-            };
-            let failed = replaced.ok().and_then(Result::err);
-            failures.extend(failed.map(|why| why.to_string()));
-        }
+    let work = programs.into_iter().map(|program| {
+        let order = program.spec().settings.order;
+        (order, async move { replace(&program).await })
+    });
+    let (mut replacing, mut failures) = (InOrder::new(work), Vec::new());
+    while let Some(replaced) = replacing.next().await {
+        failures.extend(replaced.err().map(|why| why.to_string()));
     }
     failures
 }

@@ -115,6 +115,7 @@ pub(crate) fn reports(programs: &Programs) -> Vec<ProcessReport> {
             let usage = facts.pid.and_then(Usage::of);
             reports.push(ProcessReport {
                 group: spec.name.clone(),
+                order: spec.settings.order,
                 index,
                 pid: facts.pid.unwrap_or_default(),
                 state: facts.state.name().to_owned(),

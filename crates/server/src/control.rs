@@ -12,7 +12,7 @@ use pronghorn_control::{
     Steering, Surroundings, Tell, WorkersOf, serve,
 };
 use pronghorn_plugin_api::rpc::{Caller, Encoding, Methods};
-use pronghorn_plugin_api::{Caches, Configuration, Health, Question, Restartable};
+use pronghorn_plugin_api::{Caches, Configuration, Health, InOrder, Question, Restartable};
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, newest_generation};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
@@ -219,10 +219,17 @@ impl Steerable for Shared {
                     }
                     let Some(of) = of else { return Ok(()) };
                     let (programs, of) = self.programs(of);
-                    for program in programs {
+                    for program in &programs {
                         let pool = program.group.clone();
                         answer.tell(Tell::Resetting { pool }).await;
-                        answer.tell(Tell::Reset(restart(&program).await)).await;
+                    }
+                    let work = programs.into_iter().map(|program| {
+                        let order = program.order;
+                        (order, async move { restart(&program).await })
+                    });
+                    let mut restarting = InOrder::new(work);
+                    while let Some(reset) = restarting.next().await {
+                        answer.tell(Tell::Reset(reset)).await;
                     }
                     let Some(of) = of else { return Ok(()) };
                     // One after the other: each boots as many workers as the machine can at once.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::since_1970;
+use pronghorn_plugin_api::PROGRAMS_AT_ONCE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -15,9 +16,6 @@ use crate::exit::{Exit, failed, mention, misused, say, say_json, write_out};
 
 /// Stands for all programs where names are, as in supervisorctl.
 const ALL: &str = "all";
-/// Programs that are asked for at the same time, if all are. Each mostly waits, for an end and for
-/// `start_time`, but its boot takes a processor.
-const AT_ONCE: usize = 8;
 /// The pause between two requests for new lines.
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -210,7 +208,7 @@ async fn each(
                     over_rpc::act(&mut methods, step.method(), &argument).await;
                 (name, acted.map(|_| ()))
             });
-            while acting.len() >= AT_ONCE
+            while acting.len() >= PROGRAMS_AT_ONCE
                 && let Some(Ok(ended)) = acting.join_next().await
             {
                 tell(ended);

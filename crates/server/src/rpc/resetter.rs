@@ -1,5 +1,6 @@
 //! `resetter`: new workers and processes in place of the old ones, and caches that are emptied.
 
+use pronghorn_plugin_api::InOrder;
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 
 use super::Operated;
@@ -17,7 +18,8 @@ pub(super) fn add(methods: &Methods, operated: &Operated) {
     resetter.add("Reset", reset);
 }
 
-/// One pool after the other; one that fails does not keep the others from it.
+/// Several programs at a time, and one pool after the other; one that fails does not keep the
+/// others from it.
 async fn reset(operated: Operated, name: String) -> Result<bool, Failure> {
     if operated.caches.forget(&name) {
         return Ok(true);
@@ -30,10 +32,17 @@ async fn reset(operated: Operated, name: String) -> Result<bool, Failure> {
         )));
     }
     let mut failures = Vec::new();
-    for program in programs {
-        if let Err(why) = program.restart().await {
-            failures.push(format!("{}: {why}", program.group));
-        }
+    let work = programs.into_iter().map(|program| {
+        let order = program.order;
+        let restarting = async move {
+            let restarted = program.restart().await;
+            restarted.map_err(|why| format!("{}: {why}", program.group))
+        };
+        (order, restarting)
+    });
+    let mut restarting = InOrder::new(work);
+    while let Some(restarted) = restarting.next().await {
+        failures.extend(restarted.err());
     }
     for pool in pools.unwrap_or_default() {
         if let Err(why) = pool.reload().await {
