@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer};
+use pronghorn_pool::SpoolClient;
+use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer, PeerAddress};
 use tokio::time::Instant;
 
 use crate::aside::while_there;
@@ -294,6 +295,11 @@ impl<'a> Input<'a> {
     /// Ready when the client has left. Only after the last message.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.exchange.poll_gone(cx)
+    }
+
+    /// For files that are kept for the client at this address.
+    pub fn spool_client(&self, address: PeerAddress) -> Option<Arc<dyn SpoolClient>> {
+        self.exchange.charge().client(address)
     }
 
     /// The client's messages, to be read beside the answer. None over HTTP/1.1.

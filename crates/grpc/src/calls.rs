@@ -257,7 +257,7 @@ impl Calls {
             }),
             ..Terms::default()
         };
-        let accepted = call.accepted;
+        let (accepted, address) = (call.accepted, call.peer.address);
         let payload = Arc::new(GrpcCall {
             context: context_of(&call),
             service: call.method.service,
@@ -303,6 +303,11 @@ impl Calls {
             Err(status) => Reply::ended(status),
             Ok(Ok(reply)) => {
                 let is_stream = method.server_streams;
+                if let WorkerBody::Pieces { pieces, .. } = &reply.body
+                    && let Some(client) = input.spool_client(address)
+                {
+                    pieces.hold_for(client);
+                }
                 self.reply(*reply, is_stream, uplink, pool, record).await
             }
             Ok(Err(error)) => {

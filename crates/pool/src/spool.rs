@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{LogThrottle, Trusted, begin_in, heaviest, lock};
@@ -121,13 +121,11 @@ impl SpoolError {
 impl Spool {
     /// Looks at the folder once: it must exist and be writable.
     pub fn open(folder: &Path, owner: Option<Credentials>) -> Result<Self, SpoolError> {
-        Self::beside(&[], Path::new("/"), folder, owner)
+        Self::below(Path::new("/"), folder, owner)
     }
 
-    /// Opens a folder whose files share the disk with those of the others, if it is the same disk.
-    /// A relative path begins in `working`.
-    pub fn beside(
-        others: &[&Self],
+    /// The same for a path that may be relative: it begins in `working`.
+    pub fn below(
         working: &Path,
         named: &Path,
         owner: Option<Credentials>,
@@ -143,21 +141,8 @@ impl Spool {
             Ok::<_, Errno>((rustix::fs::fstat(&found)?, rustix::fs::fstatvfs(&found)?))
         };
         let (facts, free) = look().map_err(|error| failed(error.into()))?;
-        let device = facts.st_dev;
-        let new = || {
-            Arc::new(Share {
-                device,
-                used: AtomicU64::new(0),
-                limit: free.f_bavail.saturating_mul(free.f_frsize) / 2,
-                held: Mutex::default(),
-                gone: Condvar::new(),
-                next: AtomicU64::new(1),
-            })
-        };
-        let mut shares = others.iter().map(|other| &other.share);
-        let share = shares
-            .find(|share| share.device == device)
-            .map_or_else(new, Arc::clone);
+        let limit = free.f_bavail.saturating_mul(free.f_frsize) / 2;
+        let share = Share::of_disk(facts.st_dev, limit);
         let namespace = pid_namespace();
         remove_leftovers(&found, namespace);
         Ok(Self {
@@ -286,7 +271,34 @@ impl Spool {
     }
 }
 
+/// The shares of this process, one for each disk: spool files of all services together have half
+/// of what was free when the first of them began.
+static SHARES: Mutex<Vec<Weak<Share>>> = Mutex::new(Vec::new());
+
 impl Share {
+    fn of_disk(device: u64, limit: u64) -> Arc<Self> {
+        let mut shares = lock(&SHARES);
+        shares.retain(|share| share.strong_count() > 0);
+        let mut known = shares.iter().filter_map(Weak::upgrade);
+        if let Some(share) = known.find(|share| share.device == device) {
+            return share;
+        }
+        let share = Arc::new(Self::new(device, limit));
+        shares.push(Arc::downgrade(&share));
+        share
+    }
+
+    fn new(device: u64, limit: u64) -> Self {
+        Self {
+            device,
+            used: AtomicU64::new(0),
+            limit,
+            held: Mutex::default(),
+            gone: Condvar::new(),
+            next: AtomicU64::new(1),
+        }
+    }
+
     /// Takes so many bytes for a file. Where other clients were told to end, and there is no room
     /// until they have, it waits for them, as long as a write may.
     fn take(&self, file: Option<u64>, bytes: u64) -> Result<(), SpoolError> {
@@ -570,7 +582,8 @@ mod tests {
 
     fn spool(limit: u64) -> Arc<Spool> {
         let mut spool = Spool::open(&std::env::temp_dir(), None).unwrap();
-        Arc::get_mut(&mut spool.share).unwrap().limit = limit;
+        // Other tests of this process use the disk's.
+        spool.share = Arc::new(Share::new(spool.share.device, limit));
         Arc::new(spool)
     }
 
@@ -776,10 +789,21 @@ mod tests {
 
     #[test]
     fn two_folders_of_one_disk_have_one_share() {
+        let (first, second) = (Directory::new(), Directory::new());
+        let open = |at: &Path| Spool::open(at, None).unwrap();
+        let (first, second) = (open(first.path()), open(second.path()));
+        assert!(Arc::ptr_eq(&first.share, &second.share));
+        if let Ok(elsewhere) = Spool::open(Path::new("/dev/shm"), None) {
+            assert!(!Arc::ptr_eq(&first.share, &elsewhere.share));
+        }
+    }
+
+    #[test]
+    fn files_of_one_share_have_one_limit() {
         let first = spool(10);
-        let second = Spool::beside(&[&first], Path::new("/"), &std::env::temp_dir(), None)
-            .map(Arc::new)
-            .unwrap();
+        let mut second = Spool::open(&std::env::temp_dir(), None).unwrap();
+        second.share = first.share.clone();
+        let second = Arc::new(second);
         first.unnamed().unwrap().append(b"12345678").unwrap();
         let mut file = first.unnamed().unwrap();
         file.append(b"12345678").unwrap();
@@ -787,8 +811,6 @@ mod tests {
             second.unnamed().unwrap().append(b"123"),
             Err(SpoolError::Full { used: 8, limit: 10 })
         ));
-        let elsewhere = Spool::beside(&[&first], Path::new("/"), Path::new("/proc"), None);
-        assert!(elsewhere.is_err() || elsewhere.unwrap().share.device != first.share.device);
     }
 
     #[test]

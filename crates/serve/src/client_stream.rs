@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
+use pronghorn_pool::SpoolClient;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,8 @@ pub(crate) trait StreamPlace: Send + Sync {
     fn busy(&self);
 
     fn keeps(&self, peer: &Peer, bytes: usize);
+
+    fn spool_client(&self, peer: &Peer) -> Arc<dyn SpoolClient>;
 }
 
 /// A client's connection. It counts until it is dropped.
@@ -105,6 +108,11 @@ impl ClientStream {
     /// So many bytes are held for it from now on.
     pub fn keeps(&self, bytes: usize) {
         self.place.keeps(&self.peer, bytes);
+    }
+
+    /// For files that are kept for this client.
+    pub fn spool_client(&self) -> Arc<dyn SpoolClient> {
+        self.place.spool_client(&self.peer)
     }
 
     /// Ready when there may be something to read. Needs no buffer to read into.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
-use pronghorn_pool::Spool;
+use pronghorn_pool::{Spool, SpoolClient};
 use pronghorn_process::open_files::{Spare, spared_by};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -404,6 +404,10 @@ impl StreamPlace for Entered {
 
     fn keeps(&self, peer: &Peer, bytes: usize) {
         Self::keeps(self, peer, ClientBytes::Input, bytes);
+    }
+
+    fn spool_client(&self, peer: &Peer) -> Arc<dyn SpoolClient> {
+        self.account(peer).clone()
     }
 }
 

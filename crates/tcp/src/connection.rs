@@ -341,7 +341,10 @@ impl Connection {
         }
         match reply.body {
             ReplyBody::Whole(content) if is_sent => self.write(content.into()).await?,
-            ReplyBody::Pieces { pieces, .. } if is_sent => self.write_pieces(pieces).await?,
+            ReplyBody::Pieces { pieces, .. } if is_sent => {
+                pieces.hold_for(self.client.spool_client());
+                self.write_pieces(pieces).await?;
+            }
             ReplyBody::Whole(_) | ReplyBody::Pieces { .. } => {}
             ReplyBody::File(_) => return Err(End::BadAnswer("it names a file")),
         }

@@ -159,15 +159,12 @@ impl Spools {
     ) -> Result<Vec<Self>, StartError> {
         let mut all: Vec<Self> = Vec::new();
         for user in users.all() {
-            let open = |more: Option<&Spool>, at: &Path| {
-                let opened = all.iter().flat_map(|it| [&*it.bodies, &*it.uploads]);
-                let others: Vec<&Spool> = opened.chain(more).collect();
-                Spool::beside(&others, folder, at, user.clone())
-                    .map(Arc::new)
-                    .map_err(StartError::Spool)
+            let open = |at: &Path| {
+                let opened = Spool::below(folder, at, user.clone());
+                opened.map(Arc::new).map_err(StartError::Spool)
             };
-            let bodies = open(None, &settings.spool_dir)?;
-            let uploads = open(Some(&bodies), &settings.uploads.dir)?;
+            let bodies = open(&settings.spool_dir)?;
+            let uploads = open(&settings.uploads.dir)?;
             all.push(Self {
                 user,
                 bodies,
