@@ -449,15 +449,18 @@ impl<B: Broker> Core<B> {
     async fn push(&self, jobs: Vec<Job>) -> Result<(), DriverError> {
         let is_for_later = |job: &Job| self.is_for_later(job);
         let (kept, pushed): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_for_later);
+        // Before anything is kept: a broker that is away has none of them.
+        let up = if pushed.is_empty() && !kept.is_empty() {
+            None
+        } else {
+            Some(self.up_soon().await?)
+        };
         if let Some(later) = &self.later
             && !kept.is_empty()
         {
             later.keep(kept).await?;
-            if pushed.is_empty() {
-                return Ok(());
-            }
         }
-        let up = self.up_soon().await?;
+        let Some(up) = up else { return Ok(()) };
         let pushed = up.link.push(pushed).await;
         pushed.map_err(|error| self.failed(&up, error))
     }

@@ -644,7 +644,13 @@ async fn retry_one(pipelines: &Pipelines, letter: &MeantLetter) -> Result<(), St
     // It may have died again meanwhile: that letter stays.
     let died_at = Some(letter.died_at);
     let discarded = pipelines.dead().discard(&pipeline, id, died_at).await;
-    discarded.map(|_| ()).map_err(|error| with_causes(&error))
+    discarded.map(|_| ()).map_err(|error| {
+        format!(
+            "it was pushed and runs again, but its dead letter can't be removed: {}; `pronghorn \
+             jobs discard` removes it",
+            with_causes(&error)
+        )
+    })
 }
 
 async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
