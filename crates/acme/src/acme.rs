@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{lock, since_1970, with_causes};
 use pronghorn_client::Tls;
+use pronghorn_metrics::Registry;
 use pronghorn_serve::{Handler, Managed, Store};
 use pronghorn_store::LazyStore;
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::sleep;
 
 use crate::api::{Account, Api};
 use crate::challenge::{Answering, Answers, Challenge, Tokens, self_signed};
@@ -41,6 +41,8 @@ pub struct Acme {
     /// By the addresses of their directories.
     authorities: AsyncMutex<HashMap<String, Arc<Authority>>>,
     orders: Semaphore,
+    /// Ends pauses after failures.
+    again: Notify,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,8 @@ struct Name {
     /// When the authority wants the certificate to be renewed, and when it is asked again.
     window: Option<Window>,
     asked_again: u64,
+    /// Orders that have failed since the start.
+    failures: u64,
 }
 
 impl Acme {
@@ -89,12 +93,52 @@ impl Acme {
             placeholder: self_signed(first, Vec::new())?,
             authorities: AsyncMutex::default(),
             orders: Semaphore::new(ORDERS),
+            again: Notify::new(),
             settings,
         };
         acme.import(directory);
         acme.read();
         acme.tell_missing();
         Ok(Arc::new(acme))
+    }
+
+    /// Counts for metrics: how long each certificate holds, and the failures.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "seconds since 1970 and failures are far below 2^52"
+    )]
+    pub fn register(self: &Arc<Self>, metrics: &Registry) {
+        for domain in &self.settings.domains {
+            let name = domain.as_str();
+            let metrics = metrics.labelled("name", name);
+            let read = |of: fn(&Name) -> u64| {
+                let (acme, name) = (Arc::downgrade(self), name.to_owned());
+                move || {
+                    let known = acme.upgrade().map(|acme| acme.known(&name));
+                    known.map_or(0, |known| of(&known)) as f64
+                }
+            };
+            metrics.computed(
+                "certificate_expiry_timestamp_seconds",
+                "When the certificate expires that the server fetches for a name; 0 without one.",
+                read(|known| {
+                    known
+                        .certificate
+                        .as_ref()
+                        .map_or(0, |it| it.facts.not_after)
+                }),
+            );
+            metrics.counted(
+                "certificate_failures_total",
+                "Orders of certificates that failed.",
+                read(|known| known.failures),
+            );
+        }
+    }
+
+    /// Orders at once what is waiting after a failure.
+    pub fn try_again(&self) {
+        self.again.notify_waiters();
     }
 
     /// Answers authorities before this handler.
@@ -170,7 +214,7 @@ impl Acme {
             let known = Name {
                 certificate,
                 attempts,
-                ..Name::default()
+                ..self.known(name)
             };
             lock(&self.names).insert(name.to_owned(), known);
         }
@@ -207,13 +251,14 @@ impl Acme {
             let chance = chance(name, known.certificate.as_ref());
             match plan(now(), validity, known.window, known.attempts, chance) {
                 Action::Wait(seconds) => {
-                    sleep(Duration::from_secs(seconds.min(LONGEST_SLEEP))).await;
+                    let pause = Duration::from_secs(seconds.min(LONGEST_SLEEP));
+                    let asked = self.again.notified();
+                    let is_asked = tokio::time::timeout(pause, asked).await.is_ok();
+                    if is_asked && known.attempts.is_only_paused(now()) {
+                        self.attempt(name, known.attempts).await;
+                    }
                 }
-                Action::Order => {
-                    let permit = self.orders.acquire().await;
-                    self.attempt(name, known.attempts).await;
-                    drop(permit);
-                }
+                Action::Order => self.attempt(name, known.attempts).await,
             }
         }
     }
@@ -231,6 +276,7 @@ impl Acme {
     /// One order, counted before it begins: a server that crashes by it orders no more than one
     /// that does not.
     async fn attempt(&self, name: &str, before: Attempts) {
+        let _permit = self.orders.acquire().await;
         let mut attempts = Attempts {
             failed: before.failed.saturating_add(1),
             last: now(),
@@ -256,6 +302,7 @@ impl Acme {
             Err(error) => {
                 let wait = error.retry_after().unwrap_or_default().as_secs();
                 attempts.not_before = now().saturating_add(wait);
+                self.change(name, |known| known.failures += 1);
                 self.tell_failure(name, attempts, &error);
                 self.keep_attempts(name, attempts).await;
             }

@@ -320,7 +320,7 @@ pub(crate) fn detail(problem: &Value) -> String {
     shorten(said)
 }
 
-fn shorten(said: &str) -> String {
+pub(crate) fn shorten(said: &str) -> String {
     let line = said
         .chars()
         .map(|sign| if sign.is_control() { ' ' } else { sign });

@@ -24,6 +24,8 @@ const LONGEST_TOKEN: usize = 256;
 pub enum Challenge {
     Http,
     TlsAlpn,
+    /// By a record in DNS that stands there for good.
+    DnsPersist,
 }
 
 impl Challenge {
@@ -32,6 +34,7 @@ impl Challenge {
         match self {
             Self::Http => "http-01",
             Self::TlsAlpn => "tls-alpn-01",
+            Self::DnsPersist => "dns-persist-01",
         }
     }
 }
@@ -41,6 +44,7 @@ impl Choice for Challenge {
         ("http-01", Self::Http),
         ("tls-alpn-01", Self::TlsAlpn),
         ("tlsalpn-01", Self::TlsAlpn), // RoadRunner's
+        ("dns-persist-01", Self::DnsPersist),
     ];
 }
 
@@ -81,24 +85,26 @@ pub(crate) enum Shown<'a> {
 }
 
 impl Answers {
+    /// Shows an answer; None where the answer is not this server's to show.
     pub(crate) fn show(
         &self,
         challenge: Challenge,
         proof: &Proof<'_>,
-    ) -> Result<Shown<'_>, AcmeError> {
+    ) -> Result<Option<Shown<'_>>, AcmeError> {
         match challenge {
             Challenge::Http => {
                 let token = proof.token.to_owned();
                 let authorization = proof.authorization.clone();
                 lock(&self.tokens.0).insert(token.clone(), authorization);
-                Ok(Shown::Token(&self.tokens, token))
+                Ok(Some(Shown::Token(&self.tokens, token)))
             }
             Challenge::TlsAlpn => {
                 let name = proof.name.to_owned();
                 let certificate = certificate(proof)?;
                 self.store.add_challenge(&name, &certificate);
-                Ok(Shown::Certificate(&self.store, name))
+                Ok(Some(Shown::Certificate(&self.store, name)))
             }
+            Challenge::DnsPersist => Ok(None),
         }
     }
 }

@@ -38,6 +38,16 @@ pub enum AcmeError {
         detail: String,
     },
     #[error(
+        "the authority found no record for `{name}` in DNS: {detail}. It needs this one, once, and \
+         `pronghorn reload` tries again: {record}"
+    )]
+    NoRecord {
+        name: String,
+        /// As a file of a zone has it.
+        record: String,
+        detail: String,
+    },
+    #[error(
         "the authority offers no profile `{profile}`: `http.ssl.acme.profile` takes `{offered}`"
     )]
     NoProfile { profile: String, offered: String },

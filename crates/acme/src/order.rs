@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::api::{Account, Answer, Api, detail, location, retry_after, strange};
+use crate::api::{Account, Answer, Api, detail, location, retry_after, shorten, strange};
 use crate::challenge::{Answers, Challenge, Proof};
 use crate::error::AcmeError;
 use crate::jose::Signer;
@@ -47,7 +47,7 @@ pub(crate) async fn issue(
     wanted: &Wanted<'_>,
     answers: &Answers,
 ) -> Result<Issued, AcmeError> {
-    let order = Order {
+    let order = PlacedOrder {
         api,
         signer: Signer::Account(&account.key, &account.url),
         thumbprint: account.key.thumbprint(),
@@ -60,7 +60,7 @@ pub(crate) async fn issue(
     }
 }
 
-struct Order<'a> {
+struct PlacedOrder<'a> {
     api: &'a Api,
     signer: Signer<'a>,
     thumbprint: String,
@@ -68,7 +68,7 @@ struct Order<'a> {
     answers: &'a Answers,
 }
 
-impl Order<'_> {
+impl PlacedOrder<'_> {
     async fn fulfil(&self) -> Result<Issued, AcmeError> {
         let url = self.api.url("newOrder").unwrap_or_default();
         let identifier = json!({"type": "dns", "value": self.wanted.name});
@@ -136,11 +136,17 @@ impl Order<'_> {
             name: name.to_owned(),
             challenge: challenge_name,
         })?;
-        let token = chosen["token"].as_str().unwrap_or_default();
         let answer_at = chosen["url"].as_str().unwrap_or_default();
-        let proof = Proof::new(name, token, &self.thumbprint);
-        let proof = proof.ok_or_else(|| strange(url, "the token is none"))?;
-        let _shown = self.answers.show(challenge, &proof)?;
+        let mut record = None;
+        let _shown = if challenge == Challenge::DnsPersist {
+            record = self.record(chosen);
+            None
+        } else {
+            let token = chosen["token"].as_str().unwrap_or_default();
+            let proof = Proof::new(name, token, &self.thumbprint);
+            let proof = proof.ok_or_else(|| strange(url, "the token is none"))?;
+            self.answers.show(challenge, &proof)?
+        };
         self.api
             .post(self.signer, answer_at, Some(&json!({})))
             .await?;
@@ -153,14 +159,41 @@ impl Order<'_> {
                     let tried = value["challenges"].as_array();
                     let mut tried = tried.into_iter().flatten();
                     let why = tried.find_map(|it| it.get("error"));
-                    return Err(AcmeError::Unverified {
-                        name: name.to_owned(),
-                        challenge: challenge_name,
-                        detail: detail(why.unwrap_or(&Value::Null)),
+                    let detail = detail(why.unwrap_or(&Value::Null));
+                    let name = name.to_owned();
+                    return Err(match record {
+                        Some(record) => AcmeError::NoRecord {
+                            name,
+                            record,
+                            detail,
+                        },
+                        None => AcmeError::Unverified {
+                            name,
+                            challenge: challenge_name,
+                            detail,
+                        },
                     });
                 }
             }
         }
+    }
+
+    /// The record of DNS that shows for good that this account may have certificates for a name.
+    fn record(&self, challenge: &Value) -> Option<String> {
+        let issuer = challenge["issuer-domain-names"].get(0)?.as_str()?;
+        let Signer::Account(_, account) = self.signer else {
+            return None;
+        };
+        let base = self.wanted.name.strip_prefix("*.");
+        let name = base.unwrap_or(self.wanted.name);
+        let policy = if base.is_some() {
+            "; policy=wildcard"
+        } else {
+            ""
+        };
+        Some(shorten(&format!(
+            "_validation-persist.{name}. IN TXT \"{issuer}; accounturi={account}{policy}\""
+        )))
     }
 }
 

@@ -26,6 +26,14 @@ pub(crate) struct Attempts {
     pub(crate) not_before: u64,
 }
 
+impl Attempts {
+    /// Whether a command may end the pause after a failure: one that the authority has asked for
+    /// goes on.
+    pub(crate) const fn is_only_paused(self, now: u64) -> bool {
+        self.failed > 0 && self.not_before <= now
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Order,
@@ -196,6 +204,21 @@ mod tests {
         let now = validity.not_before - 2 * DAY;
         let action = plan(now, Some(validity), None, Attempts::default(), 0.0);
         assert_eq!(action, Action::Wait(HOUR));
+    }
+
+    #[test]
+    fn a_command_ends_a_pause_but_none_of_the_authority() {
+        let paused = |failed, not_before| {
+            let attempts = Attempts {
+                failed,
+                last: 5,
+                not_before,
+            };
+            attempts.is_only_paused(10)
+        };
+        assert!(paused(1, 10));
+        assert!(!paused(1, 11));
+        assert!(!paused(0, 0), "nothing has failed");
     }
 
     #[test]

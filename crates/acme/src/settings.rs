@@ -84,7 +84,8 @@ impl Section for AcmeSettings {
                 .key(
                     "challenge_type",
                     "How the server shows that a name is its own. By default it tries `http-01` \
-                     and `tls-alpn-01` in turn.",
+                     and `tls-alpn-01` in turn. `dns-persist-01` is a record in DNS that you make \
+                     once; the log says which.",
                 )
                 .roadrunner(
                     "http-01",
@@ -165,6 +166,17 @@ impl AcmeSettings {
                 t.error("domains", &message, "once is enough");
             }
         }
+        let is_dns = self.challenge == Some(Challenge::DnsPersist);
+        if let Some(all) = self.domains.iter().find(|domain| domain.is_wildcard())
+            && !is_dns
+        {
+            let message = format!(
+                "has `{}`, and authorities verify such a name in DNS alone",
+                all.as_str()
+            );
+            let hint = "write `challenge_type: dns-persist-01`, or name each host";
+            t.error("domains", &message, hint);
+        }
         if self.directories.is_empty() {
             t.error(
                 "directory",
@@ -226,15 +238,10 @@ pub struct Domain(String);
 impl Domain {
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let name = text.trim().trim_end_matches('.').to_ascii_lowercase();
-        if name.starts_with("*.") {
-            return Err(
-                "a certificate for all names of a domain needs a challenge in DNS, which \
-                        is not there yet: write the names",
-            );
-        }
         if !name.is_ascii() {
             return Err("write it as DNS has it, beginning with `xn--`");
         }
+        let base = name.strip_prefix("*.").unwrap_or(&name);
         let is_label = |label: &str| {
             let sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
             (1..=LONGEST_LABEL).contains(&label.len())
@@ -249,10 +256,15 @@ impl Domain {
         if is_address || name.contains(':') {
             return Err("an address is no name: certificates are for host names");
         }
-        if name.len() > LONGEST_NAME || !name.split('.').all(is_label) {
+        if name.len() > LONGEST_NAME || !base.split('.').all(is_label) {
             return Err("");
         }
         Ok(Self(name))
+    }
+
+    /// Whether it stands for all names of a domain.
+    pub fn is_wildcard(&self) -> bool {
+        self.0.starts_with('*')
     }
 
     pub fn as_str(&self) -> &str {
@@ -266,7 +278,7 @@ impl Setting for Domain {
     }
 
     fn accepts() -> String {
-        "a host name".to_owned()
+        "a host name, or `*.` and a host name".to_owned()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
@@ -365,7 +377,11 @@ mod tests {
             ("bücher.example", None),
             ("127.0.0.1", None),
             ("[::1]", None),
-            ("*.example.com", None),
+            ("*.example.com", Some("*.example.com")),
+            ("*", None),
+            ("a.*.example.com", None),
+            ("*.*.example.com", None),
+            ("*.", None),
         ] {
             let parsed = Domain::parse(text).ok();
             assert_eq!(parsed.as_ref().map(Domain::as_str), name, "{text}");

@@ -92,7 +92,7 @@ impl Storage {
     }
 
     fn certificate_path(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.pem"))
+        self.0.join(format!("{}.pem", file_name(name)))
     }
 
     /// The certificate for a name; None if there is none.
@@ -182,8 +182,13 @@ impl Storage {
     }
 
     fn attempts_path(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.failed"))
+        self.0.join(format!("{}.failed", file_name(name)))
     }
+}
+
+/// No name of a host has an underscore.
+fn file_name(name: &str) -> String {
+    name.replace('*', "_")
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -11,6 +11,8 @@ use crate::{run, tool};
 struct Pebble {
     authority: Engine,
     _names: Engine,
+    /// Where records of the name server are set.
+    records: SocketAddr,
     certificates: Certificates,
     management: SocketAddr,
 }
@@ -28,9 +30,10 @@ struct Setup<'a> {
 
 impl Pebble {
     fn start(setup: &Setup<'_>) -> Self {
+        let records = free_address();
         let names = Engine::start(tool("pebble-challtestsrv"), |port| {
             let at = format!("127.0.0.1:{port}");
-            let management = free_address().to_string();
+            let management = records.to_string();
             let all = ["-dnsserver", &at, "-management", &management];
             let off = [
                 "-defaultIPv6",
@@ -81,6 +84,7 @@ impl Pebble {
         Self {
             authority,
             _names: names,
+            records,
             certificates,
             management,
         }
@@ -313,5 +317,56 @@ fn a_site_with_a_domain_is_one_command() {
     let at = format!("http://{clear}/");
     let (said, _) = run(Command::new("curl").args(["-sI", &at]));
     assert!(said.contains("308"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn all_names_of_a_domain_have_a_certificate_by_one_record_in_dns() {
+    let (clear, tls) = (free_address(), free_address());
+    let setup = Setup {
+        life: 7_776_000,
+        clear,
+        tls,
+        environment: &[],
+        more: serde_json::Value::Null,
+    };
+    let pebble = Pebble::start(&setup);
+    let acme = format!(
+        "domains: ['*.example.com'], challenge_type: dns-persist-01, {}",
+        pebble.keys()
+    );
+    let metrics = free_address();
+    let site = site(clear, tls, &acme);
+    let config = site.read(".rr.yaml");
+    site.write(
+        ".rr.yaml",
+        &format!("{config}metrics: {{address: '{metrics}'}}\n"),
+    );
+    pebble.write_root(&site);
+    let server = Server::start(site);
+    let log = server.logged(&["found no record for `*.example.com`"]);
+    let (_, record) = log.split_once(" IN TXT \"").expect("the record is told");
+    let (value, _) = record.split_once('"').expect("it ends");
+    assert!(value.ends_with("; policy=wildcard"), "{value}");
+    let series = |name: &str| {
+        let url = format!("http://{metrics}/metrics");
+        let (said, _) = run(Command::new("curl").args(["-s", &url]));
+        let begin = format!("pronghorn_http_certificate_{name}{{name=\"*.example.com\"}} ");
+        let found = said.lines().find_map(|line| line.strip_prefix(&begin));
+        let number: f64 = found.expect("it is counted").parse().expect("a number");
+        number
+    };
+    assert!(series("failures_total") >= 1.0);
+    assert!(series("expiry_timestamp_seconds") < 1.0);
+    let set = serde_json::json!({"host": "_validation-persist.example.com.", "value": value});
+    let url = format!("http://{}/set-txt", pebble.records);
+    let (said, output) = run(Command::new("curl").args(["-sS", "-d", &set.to_string(), &url]));
+    assert!(output.status.success(), "{said}");
+    server.steer(&["reload"]);
+    for name in ["a.example.com", "b.example.com"] {
+        let said = wait_for("a certificate", || get(&server, name, tls));
+        assert_eq!(said, "Hello");
+    }
+    assert!(series("expiry_timestamp_seconds") > 1e9);
     server.stop();
 }

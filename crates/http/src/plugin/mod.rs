@@ -338,6 +338,9 @@ impl HttpService {
         let spools = Spools::open(&of_server.users, settings, &folder)?;
         let tls = Certificates::load(settings, context)?;
         let listeners = listening::open(settings, tls.as_ref(), context)?;
+        if let Some(acme) = tls.as_ref().and_then(Certificates::acme) {
+            acme.register(&context.metrics.named(HTTP));
+        }
         pages::add(&context.pages, context.metrics.clone());
         let resources = HttpResources {
             users: of_server.users.clone(),
@@ -808,6 +811,9 @@ impl Http {
         self.service.set_handler(handler);
         if let (Some(tls), Some(read)) = (&self.tls, certificates) {
             tls.renew(read);
+        }
+        if let Some(acme) = &self.resources.acme {
+            acme.try_again();
         }
         Reload::Applied
     }
