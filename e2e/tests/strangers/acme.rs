@@ -370,3 +370,28 @@ fn all_names_of_a_domain_have_a_certificate_by_one_record_in_dns() {
     assert!(series("expiry_timestamp_seconds") > 1e9);
     server.stop();
 }
+
+#[test]
+fn after_an_upgrade_the_next_process_renews() {
+    let (clear, tls) = (free_address(), free_address());
+    let setup = Setup {
+        life: 30,
+        clear,
+        tls,
+        environment: &[],
+        more: serde_json::Value::Null,
+    };
+    let pebble = Pebble::start(&setup);
+    let acme = format!("domains: [a.example.com], {}", pebble.keys());
+    let site = site(clear, tls, &acme);
+    pebble.write_root(&site);
+    let mut server = Server::start(site);
+    wait_for("a certificate", || get(&server, "a.example.com", tls));
+    server.upgrade();
+    let before = serial("a.example.com", tls);
+    wait_for("another certificate", || {
+        let now = serial("a.example.com", tls);
+        (now.is_some() && now != before).then_some(())
+    });
+    server.stop();
+}
