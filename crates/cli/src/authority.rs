@@ -140,11 +140,10 @@ impl Authority {
             .make_directory(&self.folder, 0o700)
             .and_then(|_| {
                 let new = directories::beside(path);
-                write(&new, &made)?;
                 // Another server may make one at the same time: the first stays.
-                let linked = std::fs::hard_link(&new, path);
-                std::fs::remove_file(&new)?;
-                match linked {
+                let linked = write(&new, &made).and_then(|()| std::fs::hard_link(&new, path));
+                let removed = std::fs::remove_file(&new);
+                match linked.and(removed) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                     linked => linked,
                 }

@@ -59,10 +59,18 @@ fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
     let units = [("service", Some(text)), ("socket", socket)];
     let units = units
         .map(|(kind, text)| text.map(|text| (into.join(format!("{}.{kind}", unit.name)), text)));
+    let mut written = Vec::new();
     for (path, text) in units.iter().flatten() {
         if let Err(refused) = write(path, text) {
+            // One unit without the other would be in the way of the next try.
+            for path in written {
+                _ = std::fs::remove_file(path);
+            }
             return refused;
         }
+        written.push(path);
+    }
+    for path in written {
         say(&format!("wrote {}\n", path.display()));
     }
     let name = &unit.name;

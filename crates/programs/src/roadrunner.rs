@@ -128,11 +128,10 @@ impl RoadRunner {
         let user = user.filter(|user| !user.is_current());
         let (server, random) = (std::process::id(), fresh());
         let directory = std::env::temp_dir().join(format!("{NAME}{server}-{random:016x}"));
+        // First: where it fails, nothing is left.
+        let status = free_port()?;
         DirBuilder::new().mode(0o700).create(&directory)?;
-        let prepared = Self {
-            directory,
-            status: free_port()?,
-        };
+        let prepared = Self { directory, status };
         let sockets = prepared.directory.join("rpc");
         DirBuilder::new().mode(0o700).create(&sockets)?;
         let rpc = format!("unix://{}", sockets.join("rr.sock").display());

@@ -95,10 +95,13 @@ fn escaped(part: &[u8]) -> Vec<u8> {
 /// As of `mkdir`, and as [`judge_state_directory`].
 pub fn create_state_folder(path: &Path) -> io::Result<()> {
     Trusted::steps_of_server().make_directory(path, 0o700)?;
+    let ignored = path.join(".gitignore");
     if path.ends_with(BESIDE)
-        && let Ok(mut ignored) = File::create_new(path.join(".gitignore"))
+        && let Ok(mut file) = File::create_new(&ignored)
+        && file.write_all(b"*\n").is_err()
     {
-        _ = ignored.write_all(b"*\n"); // a courtesy
+        // It is a courtesy, which the next start tries again: an empty one would stay.
+        _ = std::fs::remove_file(&ignored);
     }
     Ok(())
 }

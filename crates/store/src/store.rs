@@ -289,7 +289,15 @@ impl Store {
 /// A new file gets its name when it is a store: one of this name that is empty was cut.
 fn create(directory: &Path, path: &Path) -> Result<(), redb::Error> {
     let new = folder::file(directory, "new");
-    match fs::remove_file(&new) {
+    let created = create_by(&new, directory, path);
+    if created.is_err() {
+        _ = fs::remove_file(&new); // on a full disk it is in the way
+    }
+    created
+}
+
+fn create_by(new: &Path, directory: &Path, path: &Path) -> Result<(), redb::Error> {
+    match fs::remove_file(new) {
         // It was left by a process that was killed.
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -300,11 +308,11 @@ fn create(directory: &Path, path: &Path) -> Result<(), redb::Error> {
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&new)?;
+        .open(new)?;
     let database = builder().create_with_backend(FileBackend::new(file)?)?;
     engine::begin(&database)?;
     drop(database);
-    fs::rename(&new, path)?;
+    fs::rename(new, path)?;
     File::open(directory)?.sync_all()?;
     tracing::info!(target: "store", path = %path.display(), "a new store, without entries");
     Ok(())

@@ -771,6 +771,66 @@ fn a_full_disk_and_one_that_is_read_only_are_told_as_that() {
     ]);
 }
 
+/// Whoever has made room is not to find what was begun without it.
+#[test]
+fn nothing_that_was_begun_on_a_full_disk_stays() {
+    let site = Site::new();
+    let Some(disk) = Disk::sized(site.path("disk"), "8k") else {
+        return;
+    };
+    // A directory takes none of it.
+    disk.fill();
+    let left = |folder: &str| {
+        let names = std::fs::read_dir(site.path(folder)).into_iter().flatten();
+        let names = names.map(|it| it.expect("it is ours").file_name());
+        names.collect::<Vec<_>>()
+    };
+    // There is room for one of two units.
+    site.write("pronghorn.yaml", "version: '3'\n");
+    let unit = [
+        "service", "install", "--user", "nobody", "--into", "disk", "--socket", "[::]:80",
+    ];
+    Server::run(&site, &unit)
+        .assert_refused(&["disk/pronghorn.socket` can't be written: No space left on device"]);
+    assert_eq!(left("disk"), ["filler"]);
+    std::fs::write(site.path("disk/more"), vec![0; 4096]).expect("there is room for this one");
+    let address = free_address().to_string();
+    let tls = [
+        "serve",
+        "--tls",
+        "--root",
+        ".",
+        "--listen",
+        &address,
+        "-o",
+        "state_dir=disk/ours",
+    ];
+    Server::run(&site, &tls).assert_refused(&[
+        "the local authority can't be written",
+        "No space left on device",
+    ]);
+    assert_eq!(left("disk/ours/tls"), [""; 0]);
+    let jobs = "version: '3'\nserver: {command: 'php -r 0;'}\n\
+                jobs: {pipelines: {a: {driver: memory}}, pool: {num_workers: 1}}\n";
+    site.write("jobs.yaml", jobs);
+    let serve = [
+        "serve",
+        "-c",
+        "jobs.yaml",
+        "-o",
+        "state_dir=disk/.pronghorn",
+    ];
+    let ended = Server::run(&site, &serve);
+    assert_ne!(ended.code, Some(0), "{}", ended.stderr);
+    let left = left("disk/.pronghorn");
+    let names = [".gitignore", "store.new"];
+    assert!(
+        !names.iter().any(|name| left.contains(&name.into())),
+        "{left:?}\n{}",
+        ended.stderr
+    );
+}
+
 /// With the worker of `examples/hello`. The tests' own binary is not optimized: the promise of
 /// 150 ms is for the release binary, which `PRONGHORN_BIN` names. Any other has two seconds.
 #[test]
