@@ -39,6 +39,6 @@ pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{
     ConfiguredPool, Context, Finding, Handover, Lack, Machine, Reload, Running, Service,
-    StartError, Stopped, WorkerContext,
+    StartError, Stopped, WorkerContext, reserved_by,
 };
 pub use sockets::{SYSTEMDS, Sockets};

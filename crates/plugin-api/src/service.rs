@@ -186,9 +186,38 @@ pub struct Machine<'a> {
     pub users: Option<&'a WorkerUsers>,
     /// The time of a server's stop.
     pub grace_period: Duration,
+    /// The open files that `http` leaves to all services and their workers.
+    pub reserved: &'a Reserved,
+}
+
+/// Sums up the open files that services and their workers take.
+#[must_use]
+pub fn reserved_by<'a>(services: impl IntoIterator<Item = &'a dyn Service>) -> Reserved {
+    let mut reserved = Reserved::default();
+    for service in services {
+        reserved.shares.extend(service.share());
+        let pools = service.pools().into_iter();
+        reserved.workers += pools.map(|it| it.settings.most_workers()).sum::<usize>();
+    }
+    reserved
 }
 
 impl Machine<'_> {
+    /// Finds a limit of connections that the limit of open files does not allow. Whoever checks for
+    /// another user does not know the server's.
+    #[must_use]
+    pub fn lacks_open_files(&self, key: String, wanted: usize, possible: usize) -> Option<Finding> {
+        if wanted <= possible || self.users.is_none() {
+            return None;
+        }
+        Some(Finding::doubtful(
+            key,
+            format!("is {wanted}, and the limit of open files leaves {possible} here"),
+            "raise that limit where the server is started (`ulimit -Hn`, `LimitNOFILE` of systemd), \
+             or write a lower number",
+        ))
+    }
+
     /// The search path of commands.
     #[must_use]
     pub fn path(&self) -> Option<&OsStr> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pronghorn_config::{Listen, Severity, nearest};
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::{ConfiguredPool, Finding, Lack, Machine};
+use pronghorn_plugin_api::{ConfiguredPool, Finding, Lack, Machine, reserved_by};
 use pronghorn_pool::Incidents;
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::memory::of_control_group;
@@ -75,6 +75,7 @@ pub fn look(
         environment: &of_commands,
         users: users.as_ref(),
         grace_period: settings.endure.grace_period,
+        reserved: &reserved_by(settings.services.iter().map(|(_, it)| &**it)),
     };
     for (_, service) in &settings.services {
         findings.extend(service.look(&machine));

@@ -15,7 +15,7 @@ use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Forward, Methods};
 use pronghorn_plugin_api::{
     AtEnd, BoxFuture, Caches, Configuration, Context, Handover, Health, Pages, Readiness, Running,
-    Service, Sockets, Stopped, WorkerContext,
+    Service, Sockets, Stopped, WorkerContext, reserved_by,
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
@@ -263,12 +263,7 @@ impl Server {
             .filter(|(_, service, _)| service.is_watched());
         let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
-        let each = || services.iter().map(|(_, service, _)| service);
-        let pools = each().flat_map(|service| service.pools());
-        let reserved = Reserved {
-            shares: each().filter_map(|service| service.share()).collect(),
-            workers: pools.map(|pool| pool.settings.most_workers()).sum(),
-        };
+        let reserved = reserved_by(services.iter().map(|(_, service, _)| &**service));
         let (with_workers, others): (Vec<_>, Vec<_>) = services
             .into_iter()
             .partition(|(_, service, _)| service.starts_processes());

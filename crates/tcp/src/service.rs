@@ -7,7 +7,8 @@ use std::time::Duration;
 use pronghorn_base::BoxFuture;
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::{
-    ConfiguredPool, Context, Handover, Reload, Running, Service, StartError, Stopped,
+    ConfiguredPool, Context, Finding, Handover, Machine, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::open_files::Share;
@@ -80,6 +81,15 @@ impl Service for TcpService {
     fn listens(&self) -> Vec<Listen> {
         let servers = self.settings.servers.iter();
         servers.filter_map(|(_, it)| it.listen.clone()).collect()
+    }
+
+    fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
+        let possible = possible(&self.settings);
+        let found = too_few(&self.settings, &possible).filter_map(|(name, wanted, possible)| {
+            let key = format!("tcp.servers.{name}.max_connections");
+            machine.lacks_open_files(key, wanted, possible)
+        });
+        found.collect()
     }
 
     fn start(
@@ -190,22 +200,36 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
 
 /// The limit of connections of each server: what was asked for, as far as there are descriptors.
 fn connections(settings: &TcpSettings) -> Vec<usize> {
-    let possible = Share::TCP.connections();
-    let servers = settings.servers.iter();
-    let wanted = servers.map(|(_, it)| it.max_connections);
-    let parts = parts(&wanted.collect::<Vec<_>>(), possible);
-    for ((server, it), &connections) in settings.servers.iter().zip(&parts) {
-        let wanted = it.max_connections;
-        let is_much = wanted == CONNECTIONS && connections >= FEW_CONNECTIONS;
-        if connections < wanted && !is_much {
-            tracing::warn!(
-                target: "tcp", server, wanted, possible = connections,
-                "`max_connections` exceeds what the limit of open files leaves to this server: \
-                 raise that limit (`ulimit -n`, `LimitNOFILE` of systemd)"
-            );
-        }
+    let parts = possible(settings);
+    for (server, wanted, possible) in too_few(settings, &parts) {
+        tracing::warn!(
+            target: "tcp", server, wanted, possible,
+            "`max_connections` exceeds what the limit of open files leaves to this server: \
+             raise that limit (`ulimit -n`, `LimitNOFILE` of systemd)"
+        );
     }
     parts
+}
+
+/// Gives each server its part of the limit of open files, of what it asks for.
+fn possible(settings: &TcpSettings) -> Vec<usize> {
+    let servers = settings.servers.iter();
+    let wanted: Vec<_> = servers.map(|(_, it)| it.max_connections).collect();
+    parts(&wanted, Share::TCP.connections())
+}
+
+/// The servers that get fewer connections than they ask for, with both numbers. Nobody has asked
+/// for those of the default.
+fn too_few<'a>(
+    settings: &'a TcpSettings,
+    possible: &'a [usize],
+) -> impl Iterator<Item = (&'a str, usize, usize)> {
+    let servers = settings.servers.iter().zip(possible);
+    servers.filter_map(|((name, server), &possible)| {
+        let wanted = server.max_connections;
+        let is_much = wanted == CONNECTIONS && possible >= FEW_CONNECTIONS;
+        (possible < wanted && !is_much).then_some((&**name, wanted, possible))
+    })
 }
 
 /// Divides what there is evenly. What one does not want, the others get.

@@ -821,6 +821,44 @@ pub(crate) fn limited(site: Site, open_files: usize) -> Server {
     Server::start_by(command, site, &["serve"])
 }
 
+#[test]
+fn check_warns_of_more_connections_than_there_may_be_files() {
+    let checked = |connections: usize| {
+        let site = site(
+            "app.php",
+            "",
+            &format!("  max_connections: {connections}\n"),
+        );
+        let config = format!(
+            "{}tcp:\n  pool: {{num_workers: 1, command: 'php {}'}}\n  servers:\n    \
+             usual: {{addr: '127.0.0.1:0', framing: line}}\n    \
+             many: {{addr: '127.0.0.1:0', framing: line, max_connections: {connections}}}\n",
+            site.read(".rr.yaml"),
+            Site::fixture("tcp.php").display(),
+        );
+        site.write(".rr.yaml", &config);
+        let mut command = std::process::Command::new("prlimit");
+        command.arg("--nofile=4096:4096");
+        command.arg(pronghorn_testkit::binary()).arg("check");
+        let output = command.current_dir(site.folder()).output();
+        let output = output.expect("prlimit runs");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
+    };
+    let leaves = "is 5000, and the limit of open files leaves";
+    let many = checked(5000);
+    for said in [
+        format!("`http.max_connections` {leaves} "),
+        format!("`tcp.servers.many.max_connections` {leaves} 512 here\nhint: raise that limit"),
+    ] {
+        assert!(many.contains(&said), "{many}");
+    }
+    assert!(!many.contains("`tcp.servers.usual"), "{many}");
+    let few = checked(100);
+    assert!(!few.contains("the limit of open files leaves"), "{few}");
+}
+
 /// Each upload that does not come to its end keeps a file open for each of its parts.
 #[test]
 fn uploads_that_do_not_come_leave_open_files_to_others() {

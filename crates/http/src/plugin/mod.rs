@@ -282,7 +282,13 @@ impl api::Service for HttpService {
     }
 
     fn look(&self, machine: &Machine<'_>) -> Vec<Finding> {
-        look::look(&self.settings, machine.directory)
+        let mut found = look::look(&self.settings, machine.directory);
+        if let Some(wanted) = self.settings.max_connections {
+            let possible = connections(open_files::raise(), machine.reserved);
+            let key = "http.max_connections".to_owned();
+            found.extend(machine.lacks_open_files(key, wanted, possible));
+        }
+        found
     }
 
     fn log_channels(&self) -> Vec<(&'static str, &[String])> {
