@@ -1,7 +1,6 @@
 //! A connection to a server, by HTTP/1.1 or HTTP/2.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
@@ -33,13 +32,13 @@ const SHORT_BUFFER: u32 = 64 << 10;
 /// A server that is gone without a word is noticed by a tunnel after as long.
 const KEEP_ALIVE: Duration = Duration::from_mins(1);
 
-/// One connection. Dropped, it is closed, if nobody else uses it.
+/// One connection, which carries one request at a time, by HTTP/2 as well: the responses of one
+/// connection share its window, so that a client that reads nothing would stop those of others.
+/// Dropped, it is closed.
 pub(crate) struct Connection {
     sender: Sender,
     /// Carries the bytes.
-    driver: Arc<JoinSet<()>>,
-    /// It has carried a request before.
-    pub(crate) is_kept: bool,
+    _driver: JoinSet<()>,
     /// When the last response over it was whole.
     pub(crate) used: Instant,
 }
@@ -115,8 +114,7 @@ impl Connection {
         };
         Ok(Self {
             sender,
-            driver: Arc::new(driver),
-            is_kept: false,
+            _driver: driver,
             used: Instant::now(),
         })
     }
@@ -126,25 +124,6 @@ impl Connection {
             Sender::Http1(sender) => !sender.is_closed(),
             Sender::Http2(sender) => !sender.is_closed(),
         }
-    }
-
-    /// The same connection for another request at the same time; None where it carries one after
-    /// the other.
-    pub(crate) fn shared(&self) -> Option<Self> {
-        let Sender::Http2(sender) = &self.sender else {
-            return None;
-        };
-        Some(Self {
-            sender: Sender::Http2(sender.clone()),
-            driver: self.driver.clone(),
-            is_kept: true,
-            used: self.used,
-        })
-    }
-
-    /// Whether it carries several requests at a time.
-    pub(crate) const fn is_http2(&self) -> bool {
-        matches!(self.sender, Sender::Http2(_))
     }
 
     /// Sends a request, and reads the head of its response.

@@ -54,6 +54,8 @@ struct Failed {
     why: NotForwarded,
     /// Another one may get the request: this one has not begun with it, or it may be done twice.
     is_repeatable: bool,
+    /// Nothing of the request was sent.
+    is_unsent: bool,
 }
 
 impl Failed {
@@ -62,6 +64,7 @@ impl Failed {
         Self {
             why,
             is_repeatable: false,
+            is_unsent: false,
         }
     }
 }
@@ -134,9 +137,11 @@ struct Answered {
 impl Attempt<'_> {
     async fn make(&self, exchange: &mut dyn Exchange) -> Result<Forwarded, Failed> {
         self.server.count();
-        // A connection that was kept may be about to be closed: each is tried once.
+        // A connection that was kept may be about to be closed. One over which nothing was sent costs
+        // nothing; after one that took the request, a new one is the last try.
+        let mut was_sent = false;
         loop {
-            let (connection, is_new) = match self.kept() {
+            let (connection, is_new) = match self.kept().filter(|_| !was_sent) {
                 Some(connection) => (connection, false),
                 None => (self.open().await?, true),
             };
@@ -150,7 +155,7 @@ impl Attempt<'_> {
                 Err(failed) if is_new || !failed.is_repeatable => {
                     return Err(self.note(failed));
                 }
-                Err(_) => {}
+                Err(failed) => was_sent = !failed.is_unsent,
             }
         }
     }
@@ -172,6 +177,7 @@ impl Attempt<'_> {
             self.note(Failed {
                 why: self.failed(error),
                 is_repeatable: true,
+                is_unsent: true,
             })
         })
     }
@@ -285,6 +291,7 @@ impl Attempt<'_> {
                 why: self.failed(UpstreamError::Http(unanswered.error)),
                 is_repeatable: read.load(Relaxed) == 0
                     && (unanswered.is_unsent || self.is_idempotent()),
+                is_unsent: unanswered.is_unsent,
             }),
             Err(why) => Err(Failed::finally(why)),
         }

@@ -124,25 +124,14 @@ impl Server {
     pub(crate) fn take(&self) -> Option<Connection> {
         let mut kept = lock(&self.kept);
         kept.retain(|it| it.is_open() && it.used.elapsed() < KEPT_FOR);
-        match kept.last().and_then(Connection::shared) {
-            Some(shared) => Some(shared),
-            None => kept.pop(),
-        }
+        kept.pop()
     }
 
     /// Keeps a connection whose response is whole.
     pub(crate) fn keep(&self, mut connection: Connection) {
-        connection.is_kept = true;
         connection.used = Instant::now();
         let mut kept = lock(&self.kept);
-        if connection.is_http2() {
-            // One is enough: it carries all requests.
-            kept.retain(Connection::is_open);
-            match kept.first_mut() {
-                Some(first) => first.used = connection.used,
-                None => kept.push(connection),
-            }
-        } else if kept.len() < MOST_KEPT && connection.is_open() {
+        if kept.len() < MOST_KEPT && connection.is_open() {
             kept.push(connection);
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
 use pronghorn_testkit::{Certificates, Connection, PATIENCE, Server, Site, free_address, wait_for};
@@ -385,6 +385,29 @@ fn a_request_is_repeated_where_it_can_be_and_nowhere_else() {
     assert_eq!(server.get("/up/").status, 502);
     server.stop();
 
+    // A request that ends a worker reaches few of them, however many connections were kept.
+    let (held, wait) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(8)));
+    let (count, barrier) = (held.clone(), wait.clone());
+    let fragile = Scripted::start(move |_, request| {
+        if request.starts_with("GET /crash ") {
+            count.fetch_add(1, SeqCst);
+            return Vec::new();
+        }
+        barrier.wait();
+        ok("x")
+    });
+    let server = Server::start(to(&[fragile.url()], ""));
+    let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    clients
+        .iter_mut()
+        .for_each(|client| client.request("GET", "/up/", ""));
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.response().status, 200));
+    assert_eq!(server.get("/up/crash").status, 502);
+    assert!(held.load(SeqCst) <= 2, "{} times", held.load(SeqCst));
+    server.stop();
+
     // A server that closes after each answer without a word costs nobody a request.
     let forgetful = Scripted::start(|_, _| [ok("x"), vec![0]].concat());
     let server = Server::start(to(&[forgetful.url()], ""));
@@ -673,4 +696,28 @@ fn a_connection_is_like_any_other() {
     let texts: Vec<String> = (0..3).map(|_| pipelined.response().text()).collect();
     assert_eq!(texts, ["x", "Hello", "x"]);
     server.stop();
+}
+
+/// A client that reads nothing of many responses keeps no other one waiting.
+#[test]
+fn a_client_that_reads_nothing_stops_no_other_one() {
+    let behind = Server::start(Site::new().config(&format!(
+        "version: '3'\nserver:\n  command: php {}\nhttp:\n  address: 127.0.0.1:0\n  \
+         http2: {{h2c: true, max_concurrent_streams: 20}}\n  pool: {{num_workers: 2}}\n",
+        Site::fixture("app.php").display()
+    )));
+    for scheme in ["h2c", "http"] {
+        let server = Server::start(to(&[format!("{scheme}://{}", behind.address())], ""));
+        let mut silent: Vec<_> = (0..100).map(|_| server.connect()).collect();
+        for client in &mut silent {
+            client.request("GET", "/up/large?kb=8000", "");
+        }
+        for client in &mut silent {
+            assert_eq!(client.head().0, 200);
+        }
+        assert_eq!(server.get("/up/").text(), "Hello", "{scheme}");
+        drop(silent);
+        server.stop();
+    }
+    behind.stop();
 }
