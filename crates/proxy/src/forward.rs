@@ -137,8 +137,8 @@ struct Answered {
 impl Attempt<'_> {
     async fn make(&self, exchange: &mut dyn Exchange) -> Result<Forwarded, Failed> {
         self.server.count();
-        // A connection that was kept may be about to be closed. One over which nothing was sent costs
-        // nothing; after one that took the request, a new one is the last try.
+        // A connection that was kept may be about to be closed. One over which nothing was sent
+        // costs nothing; after one that took the request, a new one is the last try.
         let mut was_sent = false;
         loop {
             let (connection, is_new) = match self.kept().filter(|_| !was_sent) {
