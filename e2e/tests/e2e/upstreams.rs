@@ -387,7 +387,7 @@ fn a_request_is_repeated_where_it_can_be_and_nowhere_else() {
 
     // A request that ends a worker reaches few of them, however many connections were kept.
     let (held, wait) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(8)));
-    let (count, barrier) = (held.clone(), wait.clone());
+    let (count, barrier) = (held.clone(), wait);
     let fragile = Scripted::start(move |_, request| {
         if request.starts_with("GET /crash ") {
             count.fetch_add(1, SeqCst);
@@ -398,12 +398,12 @@ fn a_request_is_repeated_where_it_can_be_and_nowhere_else() {
     });
     let server = Server::start(to(&[fragile.url()], ""));
     let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
-    clients
-        .iter_mut()
-        .for_each(|client| client.request("GET", "/up/", ""));
-    clients
-        .iter_mut()
-        .for_each(|client| assert_eq!(client.response().status, 200));
+    for client in &mut clients {
+        client.request("GET", "/up/", "");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
     assert_eq!(server.get("/up/crash").status, 502);
     assert!(held.load(SeqCst) <= 2, "{} times", held.load(SeqCst));
     server.stop();
