@@ -35,7 +35,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads what [`file`] makes. None where it can't be used.
+    /// Reads what [`file()`] makes. None where it can't be used.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let first = text.lines().next().unwrap_or_default();
         let managed = Managed::from_pem(text.as_bytes()).ok()?;
